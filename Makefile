@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test check format lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    train the three runs of the demo and draw their curves (about six minutes)"
+	@echo "make test    run the tests"
+	@echo "make check   ruff, mypy and the import rules"
+	@echo "make setup   .venv with the pinned packages and lnexp in it (the others do it when needed)"
+
+setup: $(STAMP)
+
+# The lock pins every package; an interrupted installation leaves no stamp and is done again.
+$(STAMP): pyproject.toml scripts/requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r scripts/requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python scripts/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# After a change of the dependencies: write down what is installed now.
+lock: $(STAMP)
+	$(BIN)/python -m pip freeze --exclude-editable > scripts/requirements.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

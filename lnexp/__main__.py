@@ -1,0 +1,5 @@
+"""``python -m lnexp``."""
+
+from lnexp.cli import main
+
+main()

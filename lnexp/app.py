@@ -1,0 +1,112 @@
+"""`lnexp train` as a Hydra application: compose, validate, run; every mistake in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import ConfigCompositionException, HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from lnexp.config import conf_dir, known_keys, unknown_key, validate
+from lnexp.errors import InputError, Interrupted
+
+codes: list[int] = []
+"""Exit codes of the jobs of this process: one, or those of a sweep."""
+
+
+def train_command(overrides: list[str]) -> int:
+    """Train what the overrides describe; return the exit code."""
+    codes.clear()
+    try:
+        hydra_only(overrides)
+    except InputError as error:
+        return _complain(str(error))
+    except (HydraException, OmegaConfBaseException) as error:
+        return _complain(explain(error, overrides))
+    return max(codes, default=0)
+
+
+def hydra_only(arguments: list[str]) -> int:
+    """Let Hydra parse ``arguments`` and call `job` for each run."""
+    # Hydra would print its own texts and exit with 1; we want the exceptions.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    argv, sys.argv = sys.argv, ["lnexp train", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+    finally:
+        sys.argv = argv
+    return 0
+
+
+def job(config: DictConfig) -> int:
+    """Train one run; return its exit code."""
+    try:
+        cfg = validate(config)
+        resolved: Any = OmegaConf.to_container(config, resolve=True)
+        experiment = HydraConfig.get().runtime.choices.get("exp")
+        if cfg.dry_run:
+            from lnexp.dry_run import dry_run
+
+            path = dry_run(cfg, resolved)
+        else:
+            from lnexp.session import train_run
+
+            path = train_run(cfg, resolved, [experiment] if experiment else [])
+        print(path, flush=True)
+        code = 0
+    except InputError as error:
+        code = _complain(str(error))
+    except BlockingIOError as error:
+        code = _complain(str(error), code=1)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        code = _complain(f"{error.strerror or error}{where}; nothing recorded so far is lost", 1)
+    except Interrupted as error:
+        raise SystemExit(128 + error.number) from None
+    codes.append(code)
+    return code
+
+
+def explain(error: Exception, overrides: list[str]) -> str:
+    """Say in one line what is wrong with the overrides."""
+    text = str(error)
+    if match := re.search(r"Could not override '([^']+)'", text):
+        key = match[1]
+        if match := re.search(r"(?m)^Key '([^']+)' is not in struct", text):
+            return unknown_key(key, set(known_keys(_plain_config(overrides))))
+        if key == "exp":
+            return "exp is appended, not overridden; write +exp=NAME"
+        return unknown_key(key, set(known_keys(_plain_config(overrides))))
+    if match := re.search(r"Could not find '([^']+)/([^']+)'", text):
+        group, option = match[1], match[2]
+        options = re.findall(r"(?m)^\t(\S+)$", text)
+        return f"{group}={option}: there is no such {group}; there are: {', '.join(options)}"
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _plain_config(overrides: list[str]) -> dict[str, Any]:
+    """Compose the config with the group choices among the overrides only."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    choices = [o for o in overrides if re.match(r"^\+?[a-z]+=\w+$", o) and "." not in o]
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
+        for attempt in (choices, []):
+            try:
+                plain: Any = OmegaConf.to_container(compose("config", attempt), resolve=False)
+            except (ConfigCompositionException, OmegaConfBaseException, HydraException):
+                continue
+            return dict(plain)
+    return {}
+
+
+def _complain(text: str, code: int = 2) -> int:
+    print(f"lnexp: {text}", file=sys.stderr, flush=True)
+    return code

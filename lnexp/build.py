@@ -1,0 +1,136 @@
+"""From a validated config to objects, and from objects to a finished run: the composition root.
+
+Below this module nothing sees a config.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from hydra.utils import get_object
+from torch import nn
+
+from lnexp.checkpoint import load_model, load_state
+from lnexp.config import RunConfig, readable_name, scientific
+from lnexp.data.cache import TokenisedCorpus, tokenised
+from lnexp.data.sources import Corpus, load_corpus
+from lnexp.data.tokenizer import PAD
+from lnexp.errors import Diverged, InputError, Interrupted
+from lnexp.model.placement import StackShape
+from lnexp.model.transformer import ModelShape, Transformer
+from lnexp.optim.schedule import Schedule
+from lnexp.probes import Probe
+from lnexp.tasks.translation import DecodeOptions, Translation
+from lnexp.train import TrainPlan, TrainState
+
+
+def make(spec: Mapping[str, Any], **provided: Any) -> Any:
+    """Call the class that ``spec`` names with its arguments and those that lnexp provides."""
+    arguments = {k: v for k, v in spec.items() if k != "_target_"}
+    return get_object(spec["_target_"])(**arguments, **provided)
+
+
+def load_data(cfg: RunConfig) -> Corpus:
+    """Read the raw text of a run."""
+    d = cfg.data
+    return load_corpus(
+        name=cfg.recipe.name,
+        source=d.source, hub=d.hub, hub_config=d.hub_config, revision=d.revision,
+        path=d.path, train=d.train, valid=d.valid, test=d.test,
+        src=d.src, tgt=d.tgt, split_names=d.split_names,
+    )  # fmt: skip
+
+
+def cache_dir(cfg: RunConfig) -> Path:
+    """Where tokenised text lies."""
+    if cfg.data.cache_dir:
+        return Path(cfg.data.cache_dir)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lnexp"
+
+
+def identity(cfg: RunConfig, corpus: Corpus) -> dict[str, Any]:
+    """What makes this run this run: its scientific keys and the content of its data."""
+    return {**scientific(cfg), "data_fingerprint": corpus.fingerprint}
+
+
+def pick_device(name: str) -> torch.device:
+    """Resolve ``device=``."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"device={name} cannot be used ({reason}); use auto, cpu or cuda"
+        ) from None
+
+
+def build_task(
+    cfg: RunConfig, corpus: Corpus, text: TokenisedCorpus, device: torch.device
+) -> Translation:
+    """Make the task of a run."""
+    decode = DecodeOptions(
+        beam=cfg.decode.beam,
+        length_penalty=cfg.decode.length_penalty,
+        max_len_a=cfg.decode.max_len_a,
+        max_len_b=cfg.decode.max_len_b,
+        batch_tokens=cfg.decode.batch_tokens,
+    )
+    return cast(
+        Translation,
+        make(
+            cfg.task,
+            corpus=corpus,
+            tokenised=text,
+            tokens_per_batch=cfg.train.tokens_per_batch,
+            max_length=cfg.data.max_length,
+            seed=cfg.seed,
+            device=device,
+            decode=decode,
+            valid_beam=cfg.decode.valid_beam,
+        ),
+    )
+
+
+def build_model(cfg: RunConfig, vocab_size: int) -> Transformer:
+    """Make the model; its initial weights depend on the seed and the sizes alone."""
+    torch.manual_seed(cfg.seed)
+    m = cfg.model
+    shape = ModelShape(
+        d_model=m.d_model, d_ff=m.d_ff, n_heads=m.n_heads, n_layers=m.n_layers,
+        dropout=m.dropout, attention_dropout=m.attention_dropout,
+        activation_dropout=m.activation_dropout,
+    )  # fmt: skip
+    norm: Callable[[int], nn.Module] = partial(make, cfg.norm)
+
+    def placement(stack: StackShape) -> Any:
+        return make(cfg.placement, shape=stack, norm=lambda width: norm(normalized_shape=width))
+
+    return Transformer(shape, vocab_size, PAD, placement)
+
+
+def build_optimizer(cfg: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """Make the optimiser; its ``lr`` is the peak of the schedule."""
+    try:
+        return cast(torch.optim.Optimizer, make(cfg.optimizer, params=model.parameters()))
+    except (ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"optimizer: {str(error).splitlines()[0]}") from None
+
+
+def build_plan(cfg: RunConfig) -> TrainPlan:
+    """Gather what the loop needs to know."""
+    t = cfg.train
+    return TrainPlan(
+        seed=cfg.seed, updates=t.updates, batches_per_update=t.batches_per_update,
+        clip_norm=t.clip_norm, precision=t.precision, eval_every=t.eval_every,
+        log_every=t.log_every, checkpoint_every=t.checkpoint_every,
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""Weights on disk: everything that makes a resumed run equal to an uninterrupted one.
+
+Random streams are not in it: dropout and batch order are functions of (seed, update).
+Files are replaced as a whole and loaded without executing anything (``weights_only``).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lnexp.errors import InputError
+from lnexp.run_dir import atomic_write
+from lnexp.train import Best, TrainState
+
+SCHEMA = 1
+
+
+def _dump(value: dict[str, Any], path: Path) -> None:
+    buffer = io.BytesIO()
+    torch.save({"schema": SCHEMA, **value}, buffer)
+    atomic_write(path, buffer.getbuffer())
+
+
+def _load(path: Path, device: torch.device) -> dict[str, Any]:
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; the run has no such checkpoint") from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise InputError(f"{path} is damaged or foreign ({str(error).splitlines()[0]})") from None
+    if saved.get("schema") != SCHEMA:
+        raise InputError(
+            f"{path} has checkpoint schema {saved.get('schema')}, this lnexp reads {SCHEMA}"
+        )
+    return saved
+
+
+def save_state(state: TrainState, metrics_size: int, path: Path) -> None:
+    """Write the whole state, and how long ``metrics.jsonl`` was at that moment (bytes)."""
+    best = None if state.best is None else (state.best.t, state.best.loss)
+    _dump(
+        {
+            "t": state.t,
+            "model": state.model.state_dict(),
+            "optimizer": state.optimizer.state_dict(),
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+            "evaluated_at": state.evaluated_at,
+            "best": best,
+            "metrics_size": metrics_size,
+        },
+        path,
+    )
+
+
+def load_state(state: TrainState, path: Path, device: torch.device) -> int:
+    """Fill ``state`` from ``path``; return the length of ``metrics.jsonl`` that belongs to it."""
+    saved = _load(path, device)
+    state.model.load_state_dict(saved["model"])
+    state.optimizer.load_state_dict(saved["optimizer"])
+    state.t, state.tokens, state.seconds = saved["t"], saved["tokens"], saved["seconds"]
+    state.evaluated_at = saved["evaluated_at"]
+    state.best = None if saved["best"] is None else Best(*saved["best"])
+    size: int = saved["metrics_size"]
+    return size
+
+
+def save_model(model: nn.Module, t: int, path: Path) -> None:
+    """Write the weights after update ``t``."""
+    _dump({"t": t, "model": model.state_dict()}, path)
+
+
+def load_model(model: nn.Module, path: Path, device: torch.device) -> int:
+    """Load the weights of a checkpoint of either kind; return its update."""
+    saved = _load(path, device)
+    model.load_state_dict(saved["model"])
+    t: int = saved["t"]
+    return t

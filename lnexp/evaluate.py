@@ -1,0 +1,129 @@
+"""`lnexp eval RUN`: decode and score the checkpoints of a run again, from its directory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from lnexp.build import build_model, build_task, cache_dir, identity, load_data, pick_device
+from lnexp.checkpoint import load_model
+from lnexp.config import PROVIDED, RunConfig, validate
+from lnexp.data.cache import tokenised
+from lnexp.errors import InputError
+from lnexp.record import complain, scores_line
+from lnexp.run_dir import RunDir, identity_hash
+
+
+def eval_command(arguments: list[str]) -> int:
+    """Parse the command line, score, print; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lnexp eval", description="Decode and score a checkpoint of a run again."
+    )
+    parser.add_argument("run", type=Path, help="a run directory, .../v1")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    parser.add_argument("--split", choices=("train", "valid", "test"), default="test")
+    parser.add_argument("--data-path", metavar="DIR", help="where the data lie now, if they moved")
+    parser.add_argument("--device", default=None, help="auto, cpu, cuda, ... (as in training)")
+    parser.add_argument("--trust", action="store_true", help="load classes from outside lnexp")
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        scores = score_run(
+            RunDir(options.run), options.checkpoint, options.split,
+            data_path=options.data_path, device=options.device, trust=options.trust,
+        )  # fmt: skip
+    except InputError as error:
+        complain(str(error))
+        return 2
+    if options.json:
+        print(json.dumps(scores, indent=1, ensure_ascii=False))
+    else:
+        print(f"{options.split} of update {scores['t']}: {scores_line(scores)}")
+        print(f"BLEU {scores['bleu_signature']}\nchrF {scores['chrf_signature']}")
+    return 0
+
+
+def score_run(
+    run: RunDir, checkpoint: str, split: str, *,
+    data_path: str | None, device: str | None, trust: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Score one checkpoint on one split, as training did.
+
+    Raises `InputError` where the directory, its data or its checkpoint is not what it was.
+    """
+    cfg = load_config(run, trust=trust)
+    if data_path:
+        cfg.data.path = str(Path(data_path))
+    corpus = load_data(cfg)
+    saved = run.read_json("identity").get("hash")
+    if saved != identity_hash(identity(cfg, corpus)):
+        raise InputError(
+            f"{run.path}: the data or the config differ from those the run was trained on; "
+            "name the right data with --data-path"
+        )
+    where = pick_device(device or cfg.device)
+    text = tokenised(
+        corpus,
+        vocab_size=cfg.data.vocab_size,
+        cache_dir=cache_dir(cfg),
+        say=lambda line: print(line, file=sys.stderr),
+    )
+    task = build_task(cfg, corpus, text, where)
+    model = build_model(cfg, text.tokenizer.vocab_size).to(where)
+    t = load_model(model, checkpoint_file(run, checkpoint), where)
+    model.eval()
+    with torch.no_grad():
+        scores, _ = task.evaluate(model, split, lambda: None)
+    return {"t": t, "checkpoint": checkpoint, "split": split, **scores}
+
+
+def checkpoint_file(run: RunDir, which: str) -> Path:
+    """Path of the ``last`` or the ``best`` weights."""
+    if which == "last":
+        return run.last_checkpoint
+    found = sorted(run.checkpoints.glob("best-*.pt"))
+    # No best ones are kept where no evaluation fell into training, or where the last are the best.
+    return found[-1] if found else run.last_checkpoint
+
+
+def load_config(run: RunDir, *, trust: bool) -> RunConfig:
+    """Read and check the config of a run directory, which may be somebody else's."""
+    if not run.config_file.exists():
+        raise InputError(f"{run.path} holds no config.yaml; name a run directory, .../v1")
+    try:
+        config = OmegaConf.load(run.config_file)
+    except (OSError, YAMLError, OmegaConfBaseException) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{run.config_file} cannot be read ({reason})") from None
+    plain: Any = OmegaConf.to_container(config)
+    named = {group: plain.get(group) for group in PROVIDED} | dict(plain.get("probes") or {})
+    for group, spec in named.items():
+        target = str((spec or {}).get("_target_", ""))
+        if not trust and not _is_ours(target):
+            raise InputError(
+                f"{run.config_file}: {group}._target_={target} is not part of lnexp or torch; "
+                "add --trust if you trust this directory"
+            )
+    plain.pop("hydra", None)
+    return validate(OmegaConf.create(plain))
+
+
+def _is_ours(target: str) -> bool:
+    """Whether ``target`` is a class defined in lnexp or torch, not merely reachable from there."""
+    prefixes = ("lnexp.", "torch.optim.", "torch.nn.")
+    if not target.startswith(prefixes):
+        return False
+    try:
+        found = get_object(target)
+    except (ImportError, ValueError, TypeError):
+        return False
+    return isinstance(found, type) and found.__module__.startswith(prefixes)

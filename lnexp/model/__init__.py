@@ -1,0 +1,1 @@
+"""The model: placements, attention, the encoder-decoder Transformer and its initialisation."""

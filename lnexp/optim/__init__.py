@@ -1,0 +1,1 @@
+"""Learning-rate schedules, and the optimisers that torch lacks."""

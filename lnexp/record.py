@@ -1,0 +1,204 @@
+"""What a run says of itself: rows, curves, checkpoints, progress. One object for the loop.
+
+``metrics.jsonl`` is the record; TensorBoard is a view of it, made anew from it at each resume.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from lnexp.checkpoint import save_model, save_state
+from lnexp.errors import Interrupted
+from lnexp.run_dir import RunDir, atomic_write, write_status
+from lnexp.train import TrainState
+
+STATUS_SECONDS = 2.0
+"""How often ``status.json`` is renewed at most."""
+
+
+class Signals:
+    """Turns SIGTERM and Ctrl-C into a flag; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.received = number
+
+
+class TensorBoard:
+    """Event files that always show what ``metrics.jsonl`` says."""
+
+    def __init__(self, run: RunDir) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        shutil.rmtree(run.tensorboard, ignore_errors=True)
+        self._writer = SummaryWriter(str(run.tensorboard), flush_secs=5)
+        for row in run.metrics():
+            self.row(row["kind"], row["t"], row)
+
+    def row(self, kind: str, t: int, values: dict[str, Any]) -> None:
+        """Add every number of a row as a scalar ``kind/name``."""
+        for name, value in values.items():
+            if isinstance(value, (int, float)) and name != "t":
+                tag = name if name.startswith("grad_norm/") else f"{kind}/{name}"
+                self._writer.add_scalar(tag, value, t)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class Recorder:
+    """The `lnexp.train.Record` of one session of a run."""
+
+    def __init__(self, run: RunDir, updates: int, signals: Signals) -> None:
+        self.run, self.updates, self.signals = run, updates, signals
+        self.console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)
+        self._log = open(run.log_file, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._tensorboard = TensorBoard(run)
+        self._bar: Progress | None = None
+        self._started: tuple[float, int] | None = None
+        self._status_at = 0.0
+        self._last: dict[str, Any] = {}
+
+    def __enter__(self) -> Recorder:
+        if self.console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[numbers]}"),
+            )
+            self._bar = Progress(*columns, console=self.console, transient=True)
+            self._bar.add_task("training", total=self.updates, numbers="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._tensorboard.close()
+        self._log.close()
+
+    def say(self, text: str) -> None:
+        """Print a line, and keep it in ``train.log``."""
+        self.console.print(text)
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def row(self, kind: str, t: int, values: dict[str, Any]) -> None:
+        """Append a row to the record and to the curves, and say it."""
+        self.run.append(kind, t, values)
+        self._tensorboard.row(kind, t, values)
+        if kind == "train":
+            self._last = values
+            line = f"update {t}/{self.updates}  {self._numbers(values)}  eta {self._eta(t)}"
+            if self._bar is None:
+                self.say(line)
+            else:
+                self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        elif kind in ("valid", "test"):
+            self.say(f"{kind} after update {t}: {scores_line(values)}")
+
+    def samples(self, split: str, t: int, text: str) -> None:
+        """Keep sample translations."""
+        atomic_write(self.run.sample_file(split, t), text)
+
+    def save(self, state: TrainState) -> None:
+        """Write the checkpoint to resume from, then drop best weights that it does not name."""
+        save_state(state, self.run.metrics_size(), self.run.last_checkpoint)
+        named = state.best and self.run.best_checkpoint(state.best.t)
+        for path in self.run.checkpoints.glob("best-*.pt"):
+            if path != named:
+                path.unlink()
+
+    def save_best(self, state: TrainState) -> None:
+        """Keep the weights; those of the checkpoint on disk stay until the next `save`."""
+        save_model(state.model, state.t, self.run.best_checkpoint(state.t))
+
+    def poll(self, state: TrainState) -> None:
+        """Show progress; raise `Interrupted` if the process was told to end."""
+        if self.signals.received is not None:
+            raise Interrupted(self.signals.received)
+        now = time.monotonic()
+        if self._started is None:
+            self._started = now, state.t
+        if self._bar is not None:
+            numbers = (
+                f"{state.t}/{self.updates}  {self._numbers(self._last)}  eta {self._eta(state.t)}"
+            )
+            self._bar.update(self._bar.task_ids[0], completed=state.t, numbers=numbers)
+        if now - self._status_at > STATUS_SECONDS:
+            self._status_at = now
+            write_status(
+                self.run, "running", state.t, self.updates, loss=self._last.get("loss"),
+                eta_seconds=self._seconds_left(state.t),
+            )  # fmt: skip
+
+    def _numbers(self, row: dict[str, Any]) -> str:
+        if not row:
+            return ""
+        return (
+            f"loss {row['loss']:.3f}  lr {row['lr']:.2e}  grad {row['grad_norm']:.3f}  "
+            f"{row['tokens_per_second']:,.0f} tok/s"
+        )
+
+    def _seconds_left(self, t: int) -> float | None:
+        if self._started is None or t <= self._started[1]:
+            return None
+        started, first = self._started
+        return (time.monotonic() - started) / (t - first) * (self.updates - t)
+
+    def _eta(self, t: int) -> str:
+        seconds = self._seconds_left(t)
+        if seconds is None:
+            return "-"
+        minutes, seconds = divmod(int(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def scores_line(scores: dict[str, Any]) -> str:
+    """Say an evaluation in a line."""
+    loss = scores["loss"]
+    perplexity = math.exp(min(loss, 700)) if loss is not None else math.nan
+    line = f"loss {loss:.4f} nats (perplexity {perplexity:.2f})"
+    if "bleu" in scores:
+        line += f"  BLEU {scores['bleu']:.2f} (beam {scores['beam']})  chrF {scores['chrf']:.2f}"
+    return line
+
+
+Say = Callable[[str], None]
+
+
+def say_plain(text: str) -> None:
+    """Print a line before there is a run to log it in."""
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print a line of error."""
+    print(f"lnexp: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,183 @@
+"""One session of a run: find it, train it as far as it goes, score it, record the outcome."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from lnexp.build import (
+    build_model,
+    build_optimizer,
+    build_plan,
+    build_task,
+    cache_dir,
+    identity,
+    load_data,
+    make,
+    pick_device,
+)
+from lnexp.checkpoint import load_model, load_state
+from lnexp.config import RunConfig, readable_name
+from lnexp.data.cache import tokenised
+from lnexp.errors import Diverged, InputError, Interrupted
+from lnexp.provenance import code_state, git_label, session
+from lnexp.record import Recorder, Signals, say_plain, scores_line
+from lnexp.run_dir import RunDir, atomic_write, identity_hash, open_run, write_status
+from lnexp.tasks.translation import Translation
+from lnexp.train import TrainState, evaluate, evaluation_due, train
+
+
+def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) -> Path:
+    """Train the run that ``cfg`` describes, or go on with it, and return its directory.
+
+    ``resolved`` is the same config as plain data, for the record. Raises `Interrupted` after the
+    state was saved.
+    """
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
+    device = pick_device(cfg.device)
+    corpus = load_data(cfg)
+    who = identity(cfg, corpus)
+    text = tokenised(
+        corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say_plain
+    )
+    task = build_task(cfg, corpus, text, device)
+    schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
+    model = build_model(cfg, text.tokenizer.vocab_size).to(device)
+    state = TrainState(model, build_optimizer(cfg, model))
+
+    run, found = open_run(
+        Path(cfg.runs_dir), cfg.recipe.name, readable_name(cfg), who, cfg.train.updates, cfg.repeat
+    )
+    try:
+        if found == "finished":
+            _say_finished(run)
+            return run.path
+        code = code_state()
+        _write_provenance(run, resolved, experiments, code, corpus.origin)
+        atomic_write(run.tokenizer_file, text.tokenizer.model)
+        _restore(state, run, device, cfg.train.updates)
+        with Signals() as signals, Recorder(run, cfg.train.updates, signals) as recorder:
+            parameters = sum(p.numel() for p in model.parameters())
+            recorder.say(f"run {run.path}" + (f", from update {state.t}" if state.t else ""))
+            recorder.say(f"{parameters:,} parameters on {device}; {_data_line(task)}")
+            result = _train_and_score(state, task, schedule, probes, recorder, cfg)
+            result |= {"config_hash": identity_hash(who), "git": git_label(code)}
+            run.write_json("result", result)
+            write_status(run, result["outcome"], state.t, cfg.train.updates)
+        return run.path
+    finally:
+        run.release()
+
+
+def _train_and_score(
+    state: TrainState, task: Translation, schedule: Any, probes: list[Any],
+    recorder: Recorder, cfg: RunConfig,
+) -> dict[str, Any]:  # fmt: skip
+    """Train to the end or to divergence, and say how it ended in the form of ``result.json``."""
+    run, plan = recorder.run, build_plan(cfg)
+    unigram = task.unigram_entropy()
+    result: dict[str, Any] = {"outcome": "finished", "updates": 0, "unigram_entropy": unigram}
+    try:
+        train(state, task, schedule, probes, recorder, plan)
+        result |= _scores(state, task, recorder, plan)
+        result["learned"] = result["valid_loss"] < unigram
+        if not result["learned"]:
+            recorder.say(
+                f"not learned: validation loss {result['valid_loss']:.3f} is no better than the "
+                f"unigram entropy of the targets, {unigram:.3f} nats"
+            )
+    except Diverged as error:
+        recorder.say(f"diverged at {error}")
+        result |= {"outcome": "diverged", "learned": False, "valid_loss": None, "test": None}
+        result |= {"valid_loss_smoothed_bits": None, "diverged_at": error.t}
+    except Interrupted:
+        if state.t > 0:
+            recorder.save(state)
+        write_status(run, "stopped", state.t, plan.updates)
+        recorder.say(f"stopped after update {state.t}; the same command continues")
+        raise
+    except BaseException as error:
+        write_status(run, "failed", state.t, plan.updates, error=repr(error))
+        recorder._log.write(traceback.format_exc())
+        raise
+    return result | {"updates": state.t, "seconds": state.seconds, "tokens": state.tokens}
+
+
+def _scores(state: TrainState, task: Translation, recorder: Recorder, plan: Any) -> dict[str, Any]:
+    """Validation loss and test scores of the last weights, and of the best ones beside them."""
+    if evaluation_due(state.t, plan, task.batches_per_epoch):
+        rows = [r for r in recorder.run.metrics() if r["kind"] == "valid" and r["t"] == state.t]
+        valid = rows[-1]
+    else:
+        # Off the cadence: not in the checkpoint, so that a run that grows forgets this row.
+        valid = evaluate(state, task, recorder, keep_best=False)
+
+    def test() -> dict[str, Any]:
+        state.model.eval()
+        with torch.no_grad():
+            scores, samples = task.evaluate(state.model, "test", lambda: recorder.poll(state))
+        recorder.samples("test", state.t, samples)
+        return scores
+
+    last = test()
+    recorder.say(f"test, last weights (update {state.t}): {scores_line(last)}")
+    best = {"t": state.t, "valid_loss": valid["loss"], "test": last}
+    if state.best is not None and state.best.t != state.t:
+        device = next(state.model.parameters()).device
+        load_model(state.model, recorder.run.best_checkpoint(state.best.t), device)
+        best = {"t": state.best.t, "valid_loss": state.best.loss, "test": test()}
+        recorder.say(f"test, best weights (update {state.best.t}): {scores_line(best['test'])}")
+    return {
+        "valid_loss": valid["loss"],
+        "valid_loss_smoothed_bits": valid["loss_smoothed_bits"],
+        "valid_bleu": valid["bleu"],
+        "test": last,
+        "best": best,
+    }
+
+
+def _restore(state: TrainState, run: RunDir, device: torch.device, updates: int) -> None:
+    """Go back to the last checkpoint, and let the record forget what came after it."""
+    size = 0
+    if run.last_checkpoint.exists():
+        size = load_state(state, run.last_checkpoint, device)
+    if state.t > updates:
+        raise InputError(
+            f"train.updates={updates} is below the {state.t} updates already trained in {run.path}; "
+            "ask for more, or set another runs_dir"
+        )
+    (run.path / "result.json").unlink(missing_ok=True)
+    run.truncate_metrics(size)
+
+
+def _write_provenance(
+    run: RunDir, resolved: dict[str, Any], experiments: list[str], code: dict[str, Any], origin: Any
+) -> None:
+    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
+    atomic_write(run.config_file, f"# schema: 1\n{text}")
+    sessions = run.read_json("env").get("sessions", [])
+    run.write_json("env", {"data": origin, "sessions": [*sessions, session(experiments, code)]})
+
+
+def _data_line(task: Translation) -> str:
+    d = task.describe()
+    pairs = ", ".join(f"{n:,} {split}" for split, n in d["pairs"].items())
+    dropped = ", ".join(f"{n} {reason}" for reason, n in d["dropped_from_train"].items() if n)
+    return (
+        f"pairs: {pairs}{f' (left out of train: {dropped})' if dropped else ''}; "
+        f"{d['batches_per_epoch']} batches and {d['target_tokens_per_epoch']:,} target tokens an epoch"
+    )
+
+
+def _say_finished(run: RunDir) -> None:
+    result = run.read_json("result")
+    line = f"already {result['outcome']}, {result['updates']} updates"
+    if result.get("test"):
+        line += f"; test: {scores_line(result['test'])}"
+    say_plain(f"{line}; repeat=true trains it again")

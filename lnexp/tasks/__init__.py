@@ -1,0 +1,1 @@
+"""What is learned: a task gives batches, a loss and an evaluation."""
