@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import ConfigCompositionException, HydraException
+from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -78,15 +79,23 @@ def explain(error: Exception, overrides: list[str]) -> str:
     text = str(error)
     if match := re.search(r"Could not override '([^']+)'", text):
         key = match[1]
-        if match := re.search(r"(?m)^Key '([^']+)' is not in struct", text):
-            return unknown_key(key, set(known_keys(_plain_config(overrides))))
         if key == "exp":
-            return "exp is appended, not overridden; write +exp=NAME"
+            wrong = next(o for o in overrides if o.startswith("exp="))
+            return f"exp is appended, not overridden; write +{wrong}"
         return unknown_key(key, set(known_keys(_plain_config(overrides))))
     if match := re.search(r"Could not find '([^']+)/([^']+)'", text):
         group, option = match[1], match[2]
         options = re.findall(r"(?m)^\t(\S+)$", text)
-        return f"{group}={option}: there is no such {group}; there are: {', '.join(options)}"
+        near = difflib.get_close_matches(option, options, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return f"{group}={option}: there is no such {group}; {hint}there are: {', '.join(options)}"
+    if "Ambiguous value for argument" in text:
+        wrong = re.findall(r"Ambiguous value for argument '([^']+)'", text)[0]
+        return f"{wrong}: several values make a sweep; add -m, or write a list as KEY=[a,b]"
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{error.override}: an override is KEY=VALUE; quote values that hold ,=[]{{}} or blanks"
+        )
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 

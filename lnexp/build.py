@@ -6,9 +6,7 @@ Below this module nothing sees a config.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,18 +14,15 @@ import torch
 from hydra.utils import get_object
 from torch import nn
 
-from lnexp.checkpoint import load_model, load_state
-from lnexp.config import RunConfig, readable_name, scientific
-from lnexp.data.cache import TokenisedCorpus, tokenised
+from lnexp.config import RunConfig, scientific
+from lnexp.data.cache import TokenisedCorpus
 from lnexp.data.sources import Corpus, load_corpus
 from lnexp.data.tokenizer import PAD
-from lnexp.errors import Diverged, InputError, Interrupted
-from lnexp.model.placement import StackShape
+from lnexp.errors import InputError
+from lnexp.model.placement import Placement, StackShape
 from lnexp.model.transformer import ModelShape, Transformer
-from lnexp.optim.schedule import Schedule
-from lnexp.probes import Probe
 from lnexp.tasks.translation import DecodeOptions, Translation
-from lnexp.train import TrainPlan, TrainState
+from lnexp.train import TrainPlan
 
 
 def make(spec: Mapping[str, Any], **provided: Any) -> Any:
@@ -108,10 +103,12 @@ def build_model(cfg: RunConfig, vocab_size: int) -> Transformer:
         dropout=m.dropout, attention_dropout=m.attention_dropout,
         activation_dropout=m.activation_dropout,
     )  # fmt: skip
-    norm: Callable[[int], nn.Module] = partial(make, cfg.norm)
 
-    def placement(stack: StackShape) -> Any:
-        return make(cfg.placement, shape=stack, norm=lambda width: norm(normalized_shape=width))
+    def norm(width: int) -> nn.Module:
+        return cast(nn.Module, make(cfg.norm, normalized_shape=width))
+
+    def placement(stack: StackShape) -> Placement:
+        return cast(Placement, make(cfg.placement, shape=stack, norm=norm))
 
     return Transformer(shape, vocab_size, PAD, placement)
 

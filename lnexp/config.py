@@ -217,16 +217,26 @@ def validate(config: DictConfig) -> RunConfig:
             raise InputError(f"{missing[0]} has no value; set {missing[0]}=VALUE")
         run = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        key = error.full_key or "config"
-        raise InputError(f"{key}: {str(error).splitlines()[0]}") from None
+        raise InputError(_wrong_value(error)) from None
     assert isinstance(run, RunConfig)
     for part in (run, run.data, run.model, run.train, run.decode):
         part.check()
     for group, provided in PROVIDED.items():
         check_target(group, getattr(run, group), provided)
+    lr = run.optimizer.get("lr", 1.0)
+    _check("optimizer.lr", lr, isinstance(lr, (int, float)) and lr > 0, "must be above 0")
     for name, probe in run.probes.items():
         check_target(f"probes.{name}", probe, set())
     return run
+
+
+def _wrong_value(error: OmegaConfBaseException) -> str:
+    text = str(error).splitlines()[0]
+    needed = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+    match = re.match(r"Value '(.*)' of type '.*' could not be converted to (\w+)", text)
+    if match and match[2] in needed:
+        return f"{error.full_key}={match[1]}: {needed[match[2]]} is needed"
+    return f"{error.full_key or 'config'}: {text}"
 
 
 def check_target(group: str, spec: Any, provided: set[str]) -> None:

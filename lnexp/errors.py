@@ -21,7 +21,7 @@ class Diverged(ArithmeticError):
         self.t, self.loss, self.grad_norm = t, loss, grad_norm
 
 
-class Interrupted(Exception):  # noqa: N818
+class Interrupted(Exception):
     """The process was told to end by signal ``number``; the run is to be saved and left."""
 
     def __init__(self, number: int) -> None:

@@ -51,7 +51,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def atomic_write(path: Path, data: bytes | str) -> None:
+def atomic_write(path: Path, data: bytes | memoryview | str) -> None:
     """Replace ``path`` by ``data``; after a crash it holds the old or the new content, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

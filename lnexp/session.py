@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -40,14 +39,15 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
     """
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
+    # What is cheap to refuse is refused before the data are read.
     device = pick_device(cfg.device)
+    schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
     corpus = load_data(cfg)
     who = identity(cfg, corpus)
     text = tokenised(
         corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say_plain
     )
     task = build_task(cfg, corpus, text, device)
-    schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
     model = build_model(cfg, text.tokenizer.vocab_size).to(device)
     state = TrainState(model, build_optimizer(cfg, model))
 
@@ -118,10 +118,12 @@ def _scores(state: TrainState, task: Translation, recorder: Recorder, plan: Any)
         # Off the cadence: not in the checkpoint, so that a run that grows forgets this row.
         valid = evaluate(state, task, recorder, keep_best=False)
 
+    model: Any = state.model
+
     def test() -> dict[str, Any]:
-        state.model.eval()
+        model.eval()
         with torch.no_grad():
-            scores, samples = task.evaluate(state.model, "test", lambda: recorder.poll(state))
+            scores, samples = task.evaluate(model, "test", lambda: recorder.poll(state))
         recorder.samples("test", state.t, samples)
         return scores
 
@@ -130,7 +132,7 @@ def _scores(state: TrainState, task: Translation, recorder: Recorder, plan: Any)
     best = {"t": state.t, "valid_loss": valid["loss"], "test": last}
     if state.best is not None and state.best.t != state.t:
         device = next(state.model.parameters()).device
-        load_model(state.model, recorder.run.best_checkpoint(state.best.t), device)
+        load_model(model, recorder.run.best_checkpoint(state.best.t), device)
         best = {"t": state.best.t, "valid_loss": state.best.loss, "test": test()}
         recorder.say(f"test, best weights (update {state.best.t}): {scores_line(best['test'])}")
     return {

@@ -45,12 +45,10 @@ class Task(Protocol):
     def batches(self, *, start: int) -> Iterator[Any]:
         """Yield batches for ever, from batch number ``start`` (from 0) on."""
 
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
+    def loss(self, model: Any, batch: Any) -> Loss:
         """Compute the loss of one batch."""
 
-    def evaluate(
-        self, model: nn.Module, split: str, poll: Callable[[], None]
-    ) -> tuple[Metrics, str]:
+    def evaluate(self, model: Any, split: str, poll: Callable[[], None]) -> tuple[Metrics, str]:
         """Score ``split``: metrics with ``loss`` in nats per target, and samples to read.
 
         Calls ``poll`` every now and then; it raises if the process should end.

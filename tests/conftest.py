@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -54,16 +55,47 @@ def tiny(corpus_dir, tmp_path):
     ]
 
 
+@dataclass
+class Done:
+    """What a command printed and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 @pytest.fixture
-def lnexp():
+def lnexp(capfd):
+    """Run the command line in this process: importing torch once is enough."""
+
+    def run(*arguments, check=None):
+        from lnexp.cli import dispatch
+
+        capfd.readouterr()
+        try:
+            code = dispatch([str(a) for a in arguments])
+        except SystemExit as error:
+            code = error.code
+        done = Done(code, *capfd.readouterr())
+        if check is not None:
+            assert done.returncode == check, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def process():
     """Run the command line in a process of its own."""
 
-    def run(*arguments, cwd=None, check=None, **env):
+    def run(*arguments, check=None, **env):
         done = subprocess.run(
             [sys.executable, "-m", "lnexp", *map(str, arguments)],
-            capture_output=True, text=True, cwd=cwd, timeout=240,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "COLUMNS": "200", **env},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **env},
+        )
         if check is not None:
             assert done.returncode == check, done.stdout + done.stderr
         return done

@@ -25,7 +25,8 @@ def test_help_imports_neither_torch_nor_hydra():
         assert command in done.stdout
 
 
-def test_hydra_features_stay(lnexp):
+def test_hydra_features_stay(process):
+    lnexp = process
     shown = lnexp("train", "--cfg", "job", "+exp=postln_warmup", "recipe=multi30k", check=0).stdout
     assert "_target_: lnexp.model.placement.PostLN" in shown
     assert "lnexp train -m" in lnexp("train", "--help", check=0).stdout
@@ -57,10 +58,10 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda v: " ".join(v)[:40])
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
 def test_a_mistake_gets_one_line_and_exit_code_2(lnexp, tmp_path, arguments, message):
     more = [f"runs_dir={tmp_path / 'runs'}"] if arguments[0] == "train" else []
-    done = lnexp(*arguments, *more, cwd=tmp_path)
+    done = lnexp(*arguments, *more)
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith(f"lnexp: {message}")
@@ -238,6 +239,12 @@ def test_a_signal_saves_and_the_same_command_continues(lnexp, tiny, number, code
     assert 0 < stopped_at < 400
     again = lnexp("train", *tiny, *more[1:], f"train.updates={stopped_at + 3}", check=0)
     assert f", from update {stopped_at}" in again.stdout
+
+
+def test_the_exit_code_leaves_the_process(process):
+    done = process("train", "model.n_heads=3")
+    assert done.returncode == 2
+    assert done.stderr.startswith("lnexp: model.d_model=128")
 
 
 def test_divergence_is_an_outcome_and_the_sweep_goes_on(lnexp, tiny, tmp_path):

@@ -150,7 +150,7 @@ def test_configs_are_found_beside_the_package():
         ("model.dropout=1.0", r"model\.dropout=1\.0 must be in \[0, 1\)"),
         ("train.updates=0", r"train\.updates=0 must be at least 1"),
         ("train.precision=fp16", r"train\.precision=fp16 must be fp32 or bf16"),
-        ("train.updates=many", r"train\.updates: Value 'many' of type 'str' could not be converted"),
+        ("train.updates=many", r"train\.updates=many: a whole number is needed"),
         ("train.clip_norm=0", r"train\.clip_norm=0\.0 must be above 0; null measures"),
         ("schedule=step", r"schedule\.drop_at: |schedule\.drop_at has no value"),
         ("data.src=en", r"data\.tgt=en must differ from data\.src"),

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from lnexp.errors import InputError
-from lnexp.run_dir import RunDir, atomic_write, identity_hash, open_run, planned_path
+from lnexp.run_dir import atomic_write, identity_hash, open_run, planned_path
 
 WHO = {"model": {"d_model": 8}, "seed": 1}
 

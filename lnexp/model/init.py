@@ -22,12 +22,12 @@ def initialise(model: nn.Module) -> None:
             for linear in (module.q, module.k, module.v):
                 nn.init.xavier_uniform_(linear.weight, gain=2**-0.5)
             nn.init.xavier_uniform_(module.out.weight)
-            biased = (module.q, module.k, module.v, module.out)
+            linears = [module.q, module.k, module.v, module.out]
         elif isinstance(module, FeedForward):
             nn.init.xavier_uniform_(module.w1.weight)
             nn.init.xavier_uniform_(module.w2.weight)
-            biased = (module.w1, module.w2)
+            linears = [module.w1, module.w2]
         else:
             continue
-        for linear in biased:
+        for linear in linears:
             nn.init.zeros_(linear.bias)

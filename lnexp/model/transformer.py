@@ -7,8 +7,9 @@ padded source positions are masked, padded target positions lie behind every rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -140,6 +141,11 @@ class DecodingState:
                 layer.past = layer.past[0][rows], layer.past[1][rows]
 
 
+def _modules(modules: Iterable[nn.Module]) -> Any:
+    """Make a ModuleList; torch's types do not say what is in one."""
+    return nn.ModuleList(modules)
+
+
 class Transformer(nn.Module):
     """Vaswani et al. (2017), with the place of normalisation left open."""
 
@@ -150,10 +156,15 @@ class Transformer(nn.Module):
         n, d = shape.n_layers, shape.d_model
         self.pad, self.d_model, self.dropout = pad, d, nn.Dropout(shape.dropout)
         self.embedding = nn.Embedding(vocab_size, d, padding_idx=pad)
-        self.encoder_blocks = nn.ModuleList(EncoderBlock(shape) for _ in range(n))
-        self.decoder_blocks = nn.ModuleList(DecoderBlock(shape) for _ in range(n))
+        self.encoder_blocks: Sequence[EncoderBlock] = _modules(
+            EncoderBlock(shape) for _ in range(n)
+        )
+        self.decoder_blocks: Sequence[DecoderBlock] = _modules(
+            DecoderBlock(shape) for _ in range(n)
+        )
         self.encoder_placement = placement(StackShape(d, n, 2, peer_layers=n))
         self.decoder_placement = placement(StackShape(d, n, 3, peer_layers=n))
+        self.positions: Tensor
         self.register_buffer("positions", sinusoids(512, d), persistent=False)
         nn.init.normal_(self.embedding.weight, std=d**-0.5)
         nn.init.zeros_(self.embedding.weight[pad])

@@ -38,6 +38,7 @@ class InverseSqrt:
         _at_least_one(warmup=self.warmup, anchor=self.anchor)
 
     def __call__(self, t: int) -> float:
+        """Return the factor of the peak rate at update ``t``."""
         return min(t / self.warmup, 1.0, math.sqrt(self.anchor / t))
 
 
@@ -51,6 +52,7 @@ class Constant:
         _at_least_one(warmup=self.warmup)
 
     def __call__(self, t: int) -> float:
+        """Return the factor of the peak rate at update ``t``."""
         return min(t / self.warmup, 1.0)
 
 
@@ -68,6 +70,7 @@ class Linear:
         _check_total(self.warmup, self.total)
 
     def __call__(self, t: int) -> float:
+        """Return the factor of the peak rate at update ``t``."""
         return min(t / self.warmup, _left(t, self.warmup, self.total))
 
 
@@ -85,6 +88,7 @@ class Cosine:
         _check_total(self.warmup, self.total)
 
     def __call__(self, t: int) -> float:
+        """Return the factor of the peak rate at update ``t``."""
         left = _left(t, self.warmup, self.total)
         return min(t / self.warmup, (1 - math.cos(math.pi * left)) / 2)
 
@@ -107,6 +111,7 @@ class Step:
             raise InputError(f"schedule.factor={self.factor} must be above 0 and at most 1")
 
     def __call__(self, t: int) -> float:
+        """Return the factor of the peak rate at update ``t``."""
         return min(t / self.warmup, 1.0) * (self.factor if t >= self.drop_at else 1.0)
 
 

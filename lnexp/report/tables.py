@@ -153,10 +153,14 @@ def compare(first: Arm, second: Arm) -> tuple[Verdict, str]:
     if first.run.updates != second.run.updates:
         return "open", f"{said[0]} and {said[1]}; they are of different length"
     difference = round(a - b, 3)
-    facts = f"{said[0]} and {said[1]}, {abs(difference):.3f} nats per token apart"
+    facts = (
+        f"after {first.run.updates} updates {first.label} has a validation loss of {a:.3f} nats per "
+        f"token and {second.label} of {b:.3f}, a difference of {abs(difference):.3f} "
+        f"(it counts from {MARGIN} on)"
+    )
     if abs(difference) < MARGIN:
-        return "alike", f"{facts}, less than the {MARGIN} that count"
-    return "higher" if difference > 0 else "lower", f"{facts} ({MARGIN} count)"
+        return "alike", facts
+    return "higher" if difference > 0 else "lower", facts
 
 
 def sentence(openings: Mapping[Verdict, str], first: Arm, second: Arm) -> str:

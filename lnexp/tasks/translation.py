@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from lnexp.data.batching import epoch_batches, n_batches, ordered_batches, select
 from lnexp.data.cache import TokenisedCorpus
@@ -20,6 +19,7 @@ from lnexp.data.tokenizer import BOS, EOS, PAD
 from lnexp.decode.beam import beam_search
 from lnexp.decode.bleu import corpus_scores
 from lnexp.errors import InputError
+from lnexp.model.transformer import Transformer
 from lnexp.train import Loss, Metrics
 
 
@@ -114,7 +114,7 @@ class Translation:
         tgt_out = [np.append(ids, EOS) for ids in tgt]
         return Batch(*(pad(x).to(self.device) for x in (src, tgt_in, tgt_out)))
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: Transformer, batch: Batch) -> Loss:
         """Label-smoothed cross-entropy, summed over real target positions.
 
         ``(1 - e) * nll - e / V * sum over the vocabulary of log p`` (Szegedy et al., 2016), as the
@@ -132,7 +132,7 @@ class Translation:
     # Evaluation
 
     def evaluate(
-        self, model: nn.Module, split: str, poll: Callable[[], None]
+        self, model: Transformer, split: str, poll: Callable[[], None]
     ) -> tuple[Metrics, str]:
         """Loss of every pair of ``split``, and BLEU of its translations; samples to read.
 
@@ -148,7 +148,7 @@ class Translation:
         samples = "\n".join(f"src  {s}\nref  {r}\nhyp  {h}\n" for s, r, h in shown)
         return metrics, samples
 
-    def score_loss(self, model: nn.Module, split: str, poll: Callable[[], None]) -> Metrics:
+    def score_loss(self, model: Transformer, split: str, poll: Callable[[], None]) -> Metrics:
         """``loss`` in nats per target, unsmoothed; ``loss_smoothed_bits`` as figures plot it."""
         objective = nll = 0.0
         n_targets = 0
@@ -165,14 +165,14 @@ class Translation:
         }
 
     def translate(
-        self, model: nn.Module, split: str, poll: Callable[[], None], *, beam: int
+        self, model: Transformer, split: str, poll: Callable[[], None], *, beam: int
     ) -> list[str]:
         """Translations of every sentence of ``split``, in its order."""
         result = [""] * len(self.tokenised.splits[split].src)
         for rows in self._ordered(split, self.decode.batch_tokens):
             poll()
             best = beam_search(
-                model,  # type: ignore[arg-type]
+                model,
                 self.collate(split, rows).src,
                 beam=beam,
                 length_penalty=self.decode.length_penalty,
