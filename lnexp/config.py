@@ -281,15 +281,11 @@ def unknown_key(key: str, known: set[str]) -> str:
     return f"{key} is no key of this config; {hint}"
 
 
-def known_keys(plain: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key of a plain config that the schema knows."""
-    if not prefix:
-        unknown = set(_typed_keys(plain, RunConfig))
-        known = _schema_keys(RunConfig)
-        yield from known
-        yield from (k for k in _dotted(plain) if k not in unknown)
-    else:
-        yield from _dotted(plain, prefix)
+def known_keys(plain: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield every dotted key that the schema has, or ``plain`` where the schema leaves it open."""
+    unknown = set(_typed_keys(plain, RunConfig))
+    yield from _schema_keys(RunConfig)
+    yield from (key for key in _dotted(plain) if key not in unknown)
 
 
 def _dotted(plain: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -107,6 +106,10 @@ class Recorder:
     def say(self, text: str) -> None:
         """Print a line, and keep it in ``train.log``."""
         self.console.print(text)
+        self.log(text)
+
+    def log(self, text: str) -> None:
+        """Keep a line in ``train.log``."""
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def row(self, kind: str, t: int, values: dict[str, Any]) -> None:
@@ -119,7 +122,7 @@ class Recorder:
             if self._bar is None:
                 self.say(line)
             else:
-                self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+                self.log(line)
         elif kind in ("valid", "test"):
             self.say(f"{kind} after update {t}: {scores_line(values)}")
 
@@ -189,9 +192,6 @@ def scores_line(scores: dict[str, Any]) -> str:
     if "bleu" in scores:
         line += f"  BLEU {scores['bleu']:.2f} (beam {scores['beam']})  chrF {scores['chrf']:.2f}"
     return line
-
-
-Say = Callable[[str], None]
 
 
 def say_plain(text: str) -> None:

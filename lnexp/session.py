@@ -104,7 +104,7 @@ def _train_and_score(
         raise
     except BaseException as error:
         write_status(run, "failed", state.t, plan.updates, error=repr(error))
-        recorder._log.write(traceback.format_exc())
+        recorder.log(traceback.format_exc())
         raise
     return result | {"updates": state.t, "seconds": state.seconds, "tokens": state.tokens}
 
