@@ -40,7 +40,7 @@ format: $(STAMP)
 
 # After a change of the dependencies: write down what is installed now.
 lock: $(STAMP)
-	$(BIN)/python -m pip freeze --exclude-editable > scripts/requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > scripts/requirements.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

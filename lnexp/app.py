@@ -14,8 +14,9 @@ from hydra.errors import ConfigCompositionException, HydraException, OverridePar
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from lnexp.config import conf_dir, known_keys, unknown_key, validate
+from lnexp.config import conf_dir
 from lnexp.errors import InputError, Interrupted
+from lnexp.validate import known_keys, unknown_key, validate
 
 codes: list[int] = []
 """Exit codes of the jobs of this process: one, or those of a sweep."""

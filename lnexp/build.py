@@ -38,7 +38,7 @@ def load_data(cfg: RunConfig) -> Corpus:
         name=cfg.recipe.name,
         source=d.source, hub=d.hub, hub_config=d.hub_config, revision=d.revision,
         path=d.path, train=d.train, valid=d.valid, test=d.test,
-        src=d.src, tgt=d.tgt, split_names=d.split_names,
+        src=d.src, tgt=d.tgt, split_names=d.split_names, cache_dir=cache_dir(cfg),
     )  # fmt: skip
 
 

@@ -16,11 +16,12 @@ from yaml import YAMLError
 
 from lnexp.build import build_model, build_task, cache_dir, identity, load_data, pick_device
 from lnexp.checkpoint import load_model
-from lnexp.config import PROVIDED, RunConfig, validate
+from lnexp.config import RunConfig
 from lnexp.data.cache import tokenised
 from lnexp.errors import InputError
 from lnexp.record import complain, scores_line
 from lnexp.run_dir import RunDir, identity_hash
+from lnexp.validate import PROVIDED, validate
 
 
 def eval_command(arguments: list[str]) -> int:

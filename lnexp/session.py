@@ -86,10 +86,12 @@ def _train_and_score(
     try:
         train(state, task, schedule, probes, recorder, plan)
         result |= _scores(state, task, recorder, plan)
-        result["learned"] = result["valid_loss"] < unigram
+        # Adam can leave weights whose loss is not finite although every update's was.
+        loss = result["valid_loss"]
+        result["learned"] = loss is not None and loss < unigram
         if not result["learned"]:
             recorder.say(
-                f"not learned: validation loss {result['valid_loss']:.3f} is no better than the "
+                f"not learned: validation loss {loss} is no better than the "
                 f"unigram entropy of the targets, {unigram:.3f} nats"
             )
     except Diverged as error:

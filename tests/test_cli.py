@@ -50,6 +50,7 @@ MISTAKES = [
     (["train", "optimizer.lr=-1"], "optimizer.lr=-1 must be above 0"),
     (["train", "data.path=/nowhere/at/all"], "data.path=/nowhere/at/all"),
     (["train", "schedule=linear", "schedule.warmup=9999"], "schedule.warmup=9999 must not exceed schedule.total=400"),
+    (["train", "placement._target_=lnexp.model.placement.PostLM"], "placement._target_=lnexp.model.placement.PostLM cannot be loaded"),
     (["train", "device=gpu"], "device=gpu cannot be used"),
     (["train", "data.vocab_size=200000"], "data.vocab_size=200000 is too large for this text"),
     (["train", "seed=1,2"], "seed=1,2: several values make a sweep; add -m"),

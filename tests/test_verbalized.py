@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -566,3 +567,19 @@ def test_verb_tables_only_name_known_noun_classes():
     for table in (verbs.TRANSITIVE, verbs.DATIVE, verbs.GIVING):
         for line in table.strip().splitlines():
             assert set(line.split()[2:]) <= set(lexicon.nouns()), line
+
+
+def test_a_copy_in_the_cache_is_used_and_a_damaged_one_made_again(tmp_path, monkeypatch, corpus):
+    module = corpus_module
+    assert module.verbalized(tmp_path) == corpus
+    (copy,) = tmp_path.iterdir()
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() == module.SHA256
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "sentences", lambda: pytest.fail("the copy was not used"))
+        assert module.verbalized(tmp_path) == corpus
+    copy.write_bytes(copy.read_bytes()[:-10])
+    assert module.verbalized(tmp_path) == corpus
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() == module.SHA256
+    copy.unlink()
+    copy.mkdir()  # nothing can be written there
+    assert module.verbalized(tmp_path) == corpus

@@ -62,12 +62,13 @@ def load_corpus(
     src: str,
     tgt: str,
     split_names: Mapping[str, Sequence[str]],
+    cache_dir: Path | None = None,
 ) -> Corpus:
     """Read a corpus from ``source`` (``verbalized``, ``hub`` or ``files``), or from ``path``.
 
     ``path``, a directory with a local copy, wins over ``source``.  ``train``, ``valid`` and
     ``test`` name files (or globs, below ``path`` if that is set); ``split_names`` says what a split
-    may be called on the hub or in a directory, best first.
+    may be called on the hub or in a directory, best first; ``cache_dir`` may keep generated text.
     """
     if src == tgt:
         raise InputError(f"data.src={src} and data.tgt={tgt} must be two languages")
@@ -79,7 +80,7 @@ def load_corpus(
     elif source == "hub":
         splits, origin = _from_hub(hub, hub_config, revision, split_names, src, tgt)
     elif source == "verbalized":
-        splits, origin = _verbalized(src, tgt)
+        splits, origin = _verbalized(src, tgt, cache_dir)
     else:
         raise InputError(f"data.source={source} must be verbalized, hub or files")
     joined = sum(_join_lines(split, lines) for split, sides in splits.items() for lines in sides)
@@ -203,7 +204,9 @@ def _download(
     return commit if re.fullmatch(r"[0-9a-f]{40}", commit) else None, splits
 
 
-def _verbalized(src: str, tgt: str) -> tuple[dict[str, Pairs], dict[str, Any]]:
+def _verbalized(
+    src: str, tgt: str, cache_dir: Path | None
+) -> tuple[dict[str, Pairs], dict[str, Any]]:
     if {src, tgt} != {"de", "en"}:
         raise InputError(
             f"data.src={src} data.tgt={tgt}: the embedded corpus is German (de) and English (en); "
@@ -211,7 +214,7 @@ def _verbalized(src: str, tgt: str) -> tuple[dict[str, Pairs], dict[str, Any]]:
         )
     from lnexp.data.verbalized import NAME, verbalized
 
-    pairs = verbalized()
+    pairs = verbalized(cache_dir)
     sides = slice(None) if src == "de" else slice(None, None, -1)
     splits: dict[str, Pairs] = {}
     for split in SPLITS:

@@ -6,8 +6,11 @@ templates.  The text has a name and a checked hash, since those libraries change
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 from importlib.metadata import version
+from pathlib import Path
 
 from lnexp.data.verbalized.embedded import EMBEDDED
 from lnexp.data.verbalized.facts import Draw, Fact
@@ -56,21 +59,56 @@ def sentences() -> dict[str, list[Sentence]]:
     return corpus
 
 
+def _as_text(corpus: Corpus) -> bytes:
+    rows = (
+        f"{split}\t{de}\t{en}\n"
+        for split in sorted(corpus)
+        for de, en in zip(*corpus[split], strict=True)
+    )
+    return "".join(rows).encode()
+
+
 def digest(corpus: Corpus) -> str:
     """SHA-256 of the text, in hex."""
-    text = hashlib.sha256()
-    for split in sorted(corpus):
-        for de, en in zip(*corpus[split], strict=True):
-            text.update(f"{split}\t{de}\t{en}\n".encode())
-    return text.hexdigest()
+    return hashlib.sha256(_as_text(corpus)).hexdigest()
 
 
-def verbalized() -> Corpus:
+def verbalized(cache_dir: Path | None = None) -> Corpus:
     """The corpus: split -> (German lines, English lines), for train, valid and test.
 
-    Raises InputError where the installed libraries word it differently.
+    Writing it out takes seconds; a copy in ``cache_dir`` saves them next time. The SHA-256 of that
+    file is the corpus' own, so that a damaged or outdated copy is never read. Raises `InputError`
+    where the installed libraries word the text differently.
     """
-    made = sentences()
+    copy = cache_dir and cache_dir / f"{NAME}.tsv"
+    if copy and (corpus := _read_copy(copy)):
+        return corpus
+    corpus = _checked(sentences())
+    if copy:
+        temporary = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
+        with contextlib.suppress(OSError):  # the tokenised text will say what is wrong there
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(_as_text(corpus))
+            temporary.replace(copy)
+    return corpus
+
+
+def _read_copy(copy: Path) -> Corpus | None:
+    try:
+        text = copy.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(text).hexdigest() != SHA256:
+        return None
+    corpus: Corpus = {split: ([], []) for split in ("train", "valid", "test")}
+    for line in text.decode().split("\n")[:-1]:
+        split, de, en = line.split("\t")
+        corpus[split][0].append(de)
+        corpus[split][1].append(en)
+    return corpus
+
+
+def _checked(made: dict[str, list[Sentence]]) -> Corpus:
     corpus = {
         split: ([de for de, _, _ in made[split]], [en for _, en, _ in made[split]])
         for split in ("train", "valid", "test")
