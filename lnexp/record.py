@@ -88,7 +88,7 @@ class Recorder:
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=20),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[numbers]}"),
             )
@@ -150,10 +150,9 @@ class Recorder:
         if self._started is None:
             self._started = now, state.t
         if self._bar is not None:
-            numbers = (
-                f"{state.t}/{self.updates}  {self._numbers(self._last)}  eta {self._eta(state.t)}"
-            )
-            self._bar.update(self._bar.task_ids[0], completed=state.t, numbers=numbers)
+            t, stage = state.t, "training" if state.t < self.updates else "scoring"
+            numbers = f"{t}/{self.updates}  eta {self._eta(t)}  {self._numbers(self._last)}"
+            self._bar.update(self._bar.task_ids[0], description=stage, completed=t, numbers=numbers)
         if now - self._status_at > STATUS_SECONDS:
             self._status_at = now
             write_status(

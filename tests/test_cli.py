@@ -309,3 +309,14 @@ def test_an_overfull_vocabulary_and_other_data_are_told_apart_by_eval(
     done = lnexp("eval", run, "--data-path", other)
     assert done.returncode == 2
     assert "the data or the config differ from those the run was trained on" in done.stderr
+
+
+def test_bf16_trains_close_to_fp32(lnexp, tiny):
+    rows = {}
+    for precision in ("fp32", "bf16"):
+        run = run_dir_of(
+            lnexp("train", *tiny, f"train.precision={precision}", "train.updates=5", check=0)
+        )
+        rows[precision] = [r["loss"] for r in comparable_rows(run) if r["kind"] == "train"]
+    assert rows["bf16"] == pytest.approx(rows["fp32"], rel=0.02)
+    assert rows["bf16"] != rows["fp32"]
