@@ -26,12 +26,28 @@ def train_command(overrides: list[str]) -> int:
     """Train what the overrides describe; return the exit code."""
     codes.clear()
     try:
-        hydra_only(overrides)
+        hydra_only(flags_first(overrides))
     except InputError as error:
         return _complain(str(error))
     except (HydraException, OmegaConfBaseException) as error:
         return _complain(explain(error, overrides))
+    except OSError as error:  # Hydra makes a directory of its own for a sweep
+        return _complain(f"runs_dir: cannot write {error.filename} ({error.strerror})")
     return max(codes, default=0)
+
+
+def flags_first(arguments: list[str]) -> list[str]:
+    """Put Hydra's flags before the overrides: its parser wants all overrides in one piece."""
+    takes_value = {"--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp",
+                   "--package", "-p", "--cfg", "-c", "--experimental-rerun"}  # fmt: skip
+    flags: list[str] = []
+    overrides: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        (flags if word.startswith("-") else overrides).append(word)
+        if word in takes_value:
+            flags += [value for value in [next(rest, None)] if value is not None]
+    return [*flags, *overrides]
 
 
 def hydra_only(arguments: list[str]) -> int:
@@ -48,10 +64,10 @@ def hydra_only(arguments: list[str]) -> int:
 
 def job(config: DictConfig) -> int:
     """Train one run; return its exit code."""
+    experiment = HydraConfig.get().runtime.choices.get("exp")
     try:
         cfg = validate(config)
         resolved: Any = OmegaConf.to_container(config, resolve=True)
-        experiment = HydraConfig.get().runtime.choices.get("exp")
         if cfg.dry_run:
             from lnexp.dry_run import dry_run
 
@@ -63,7 +79,10 @@ def job(config: DictConfig) -> int:
         print(path, flush=True)
         code = 0
     except InputError as error:
-        code = _complain(str(error))
+        key = str(error).split(" is no key of this config;")[0]
+        given = any(key in override for override in HydraConfig.get().overrides.task)
+        hint = f" (+exp={experiment} sets it; drop it with ~{key})"
+        code = _complain(f"{error}{'' if given or key == str(error) or not experiment else hint}")
     except BlockingIOError as error:
         code = _complain(str(error), code=1)
     except OSError as error:
@@ -93,6 +112,8 @@ def explain(error: Exception, overrides: list[str]) -> str:
     if "Ambiguous value for argument" in text:
         wrong = re.findall(r"Ambiguous value for argument '([^']+)'", text)[0]
         return f"{wrong}: several values make a sweep; add -m, or write a list as KEY=[a,b]"
+    if isinstance(error, OverrideParseException) and "~/" in error.override:
+        return f"{error.override}: ~ is not expanded here; write $HOME or the whole path"
     if isinstance(error, OverrideParseException):
         return (
             f"{error.override}: an override is KEY=VALUE; quote values that hold ,=[]{{}} or blanks"

@@ -28,7 +28,13 @@ from lnexp.train import TrainPlan
 def make(spec: Mapping[str, Any], **provided: Any) -> Any:
     """Call the class that ``spec`` names with its arguments and those that lnexp provides."""
     arguments = {k: v for k, v in spec.items() if k != "_target_"}
-    return get_object(spec["_target_"])(**arguments, **provided)
+    try:
+        return get_object(spec["_target_"])(**arguments, **provided)
+    except InputError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{spec['_target_']} does not take {arguments}: {reason}") from error
 
 
 def load_data(cfg: RunConfig) -> Corpus:
@@ -45,7 +51,7 @@ def load_data(cfg: RunConfig) -> Corpus:
 def cache_dir(cfg: RunConfig) -> Path:
     """Where tokenised text lies."""
     if cfg.data.cache_dir:
-        return Path(cfg.data.cache_dir)
+        return Path(cfg.data.cache_dir).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lnexp"
 
 
@@ -61,7 +67,7 @@ def pick_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).split(". ")[0].splitlines()[0][:120]
         raise InputError(
             f"device={name} cannot be used ({reason}); use auto, cpu or cuda"
         ) from None
@@ -115,12 +121,7 @@ def build_model(cfg: RunConfig, vocab_size: int) -> Transformer:
 
 def build_optimizer(cfg: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Make the optimiser; its ``lr`` is the peak of the schedule."""
-    try:
-        return cast(torch.optim.Optimizer, make(cfg.optimizer, params=model.parameters()))
-    except (ValueError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"optimizer: {str(error).splitlines()[0]}") from None
+    return cast(torch.optim.Optimizer, make(cfg.optimizer, params=model.parameters()))
 
 
 def build_plan(cfg: RunConfig) -> TrainPlan:

@@ -32,11 +32,15 @@ def _load(path: Path, device: torch.device) -> dict[str, Any]:
         saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; the run has no such checkpoint") from None
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path} is damaged or foreign ({str(error).splitlines()[0]})") from None
-    if saved.get("schema") != SCHEMA:
+    except (RuntimeError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(
-            f"{path} has checkpoint schema {saved.get('schema')}, this lnexp reads {SCHEMA}"
+            f"{path} is damaged or foreign ({reason}); copy it again, or delete the run directory"
+        ) from None
+    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
+        raise InputError(
+            f"{path} is no checkpoint of schema {SCHEMA}, which this lnexp reads; use the version "
+            "that wrote it"
         )
     return saved
 

@@ -16,6 +16,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from lnexp.errors import InputError
+from lnexp.run_dir import canonical
 
 
 def execution() -> Any:
@@ -69,6 +70,15 @@ class DataConfig:
             self.source in ("verbalized", "hub", "files"),
             "must be verbalized, hub or files",
         )
+        for name in ("train", "valid", "test"):
+            value = getattr(self, name)
+            files = [value] if isinstance(value, str) else value
+            ok = files is None or (
+                isinstance(files, list) and bool(files) and all(isinstance(f, str) for f in files)
+            )
+            check(f"data.{name}", value, ok, "must be a file, or a list of files: [a,b]")
+            names = self.split_names.get(name)
+            check(f"data.split_names.{name}", names, bool(names), "must be a list of names: [a,b]")
         check("data.tgt", self.tgt, self.src != self.tgt, "must differ from data.src")
 
 
@@ -151,7 +161,8 @@ class DecodeConfig:
             value = getattr(self, name)
             check(f"decode.{name}", value, value >= 1, "must be at least 1")
         check("decode.max_len_a", self.max_len_a, self.max_len_a >= 0, "must not be negative")
-        check("decode.max_len_b", self.max_len_b, self.max_len_b >= 1, "must be at least 1")
+        check("decode.max_len_b", self.max_len_b, 1 <= self.max_len_b <= 1e5, "must be in [1, 1e5]")
+        check("decode.max_len_a", self.max_len_a, self.max_len_a <= 1e3, "must be at most 1000")
 
 
 @dataclass
@@ -178,7 +189,7 @@ class RunConfig:
 
     def validate(self) -> None:
         """Raise `InputError` for the first value that breaks a rule."""
-        check("seed", self.seed, self.seed >= 0, "must not be negative")
+        check("seed", self.seed, 0 <= self.seed < 2**63, "must be from 0 to 2^63 - 1")
         if self.threads is not None:
             check("threads", self.threads, self.threads >= 1, "must be at least 1, or null")
 
@@ -205,7 +216,7 @@ def readable_name(run: RunConfig) -> str:
     """Name the run for people, say ``pre_ln-adam-inverse_sqrt-warmup1-lr0.001-seed1``."""
     parts = [_snake(run.placement), _snake(run.optimizer), _snake(run.schedule)]
     if "warmup" in run.schedule:
-        parts.append(f"warmup{run.schedule['warmup']}")
+        parts.append(f"warmup{canonical(run.schedule['warmup'])}")
     if "lr" in run.optimizer:
         parts.append(f"lr{float(run.optimizer['lr']):g}")
     return re.sub(r"[^\w.+-]", "_", "-".join([*parts, f"seed{run.seed}"]))

@@ -61,7 +61,7 @@ def dry_run(cfg: RunConfig, resolved: dict[str, Any]) -> Path:
     for name, value in rows.items():
         print(f"{name:<{width}}  {value}")
     return planned_path(
-        Path(cfg.runs_dir), cfg.recipe.name, readable_name(cfg), identity(cfg, corpus)
+        Path(cfg.runs_dir).expanduser(), cfg.recipe.name, readable_name(cfg), identity(cfg, corpus)
     )
 
 

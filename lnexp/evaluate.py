@@ -21,6 +21,7 @@ from lnexp.data.cache import tokenised
 from lnexp.errors import InputError
 from lnexp.record import complain, scores_line
 from lnexp.run_dir import RunDir, identity_hash
+from lnexp.session import check_tokenizer
 from lnexp.validate import PROVIDED, validate
 
 
@@ -33,6 +34,7 @@ def eval_command(arguments: list[str]) -> int:
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
     parser.add_argument("--split", choices=("train", "valid", "test"), default="test")
     parser.add_argument("--data-path", metavar="DIR", help="where the data lie now, if they moved")
+    parser.add_argument("--cache-dir", metavar="DIR", help="where to keep tokenised text")
     parser.add_argument("--device", default=None, help="auto, cpu, cuda, ... (as in training)")
     parser.add_argument("--trust", action="store_true", help="load classes from outside lnexp")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
@@ -40,7 +42,8 @@ def eval_command(arguments: list[str]) -> int:
     try:
         scores = score_run(
             RunDir(options.run), options.checkpoint, options.split,
-            data_path=options.data_path, device=options.device, trust=options.trust,
+            data_path=options.data_path, cache=options.cache_dir, device=options.device,
+            trust=options.trust,
         )  # fmt: skip
     except InputError as error:
         complain(str(error))
@@ -55,7 +58,7 @@ def eval_command(arguments: list[str]) -> int:
 
 def score_run(
     run: RunDir, checkpoint: str, split: str, *,
-    data_path: str | None, device: str | None, trust: bool,
+    data_path: str | None, cache: str | None, device: str | None, trust: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Score one checkpoint on one split, as training did.
 
@@ -63,7 +66,15 @@ def score_run(
     """
     cfg = load_config(run, trust=trust)
     if data_path:
-        cfg.data.path = str(Path(data_path))
+        cfg.data.path = data_path
+        for name in ("train", "valid", "test"):  # the files that were named, at their new place
+            files = getattr(cfg.data, name) or []
+            files = [files] if isinstance(files, str) else files
+            setattr(cfg.data, name, [Path(f).name for f in files] or None)
+    if cache:
+        cfg.data.cache_dir = cache
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
     corpus = load_data(cfg)
     saved = run.read_json("identity").get("hash")
     if saved != identity_hash(identity(cfg, corpus)):
@@ -78,6 +89,7 @@ def score_run(
         cache_dir=cache_dir(cfg),
         say=lambda line: print(line, file=sys.stderr),
     )
+    check_tokenizer(run, text.tokenizer.model)
     task = build_task(cfg, corpus, text, where)
     model = build_model(cfg, text.tokenizer.vocab_size).to(where)
     t = load_model(model, checkpoint_file(run, checkpoint), where)
@@ -91,8 +103,11 @@ def checkpoint_file(run: RunDir, which: str) -> Path:
     """Path of the ``last`` or the ``best`` weights."""
     if which == "last":
         return run.last_checkpoint
-    found = sorted(run.checkpoints.glob("best-*.pt"))
-    # No best ones are kept where no evaluation fell into training, or where the last are the best.
+    result = run.read_json("result")
+    if "best" in result:
+        last = result["best"]["t"] == result["updates"]
+        return run.last_checkpoint if last else run.best_checkpoint(result["best"]["t"])
+    found = sorted(run.checkpoints.glob("best-*.pt"))  # of a run that has not ended
     return found[-1] if found else run.last_checkpoint
 
 
@@ -106,6 +121,8 @@ def load_config(run: RunDir, *, trust: bool) -> RunConfig:
         reason = str(error).splitlines()[0]
         raise InputError(f"{run.config_file} cannot be read ({reason})") from None
     plain: Any = OmegaConf.to_container(config)
+    if not isinstance(plain, dict) or not set(PROVIDED) <= plain.keys():
+        raise InputError(f"{run.config_file} is not the config of a run; it was cut or is foreign")
     named = {group: plain.get(group) for group in PROVIDED} | dict(plain.get("probes") or {})
     for group, spec in named.items():
         target = str((spec or {}).get("_target_", ""))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import sys
@@ -14,12 +15,14 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from lnexp.checkpoint import save_model, save_state
 from lnexp.errors import Interrupted
 from lnexp.run_dir import RunDir, atomic_write, write_status
 from lnexp.train import TrainState
+
+SHOW_CURSOR = b"\x1b[?25h"
 
 STATUS_SECONDS = 2.0
 """How often ``status.json`` is renewed at most."""
@@ -43,9 +46,12 @@ class Signals:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self.received is not None:
+            if sys.stdout.isatty():
+                os.write(sys.stdout.fileno(), SHOW_CURSOR)  # the bar hides it
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.received = number
+        os.write(2, b"lnexp: saving and leaving; once more leaves at once\n")
 
 
 class TensorBoard:
@@ -86,12 +92,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         if self.console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[numbers]}"),
-            )
+            columns = TextColumn("{task.fields[numbers]}"), BarColumn(bar_width=20)
             self._bar = Progress(*columns, console=self.console, transient=True)
             self._bar.add_task("training", total=self.updates, numbers="")
             self._bar.start()
@@ -132,6 +133,7 @@ class Recorder:
 
     def save(self, state: TrainState) -> None:
         """Write the checkpoint to resume from, then drop best weights that it does not name."""
+        self.run.sync_metrics()
         save_state(state, self.run.metrics_size(), self.run.last_checkpoint)
         named = state.best and self.run.best_checkpoint(state.best.t)
         for path in self.run.checkpoints.glob("best-*.pt"):
@@ -150,9 +152,11 @@ class Recorder:
         if self._started is None:
             self._started = now, state.t
         if self._bar is not None:
-            t, stage = state.t, "training" if state.t < self.updates else "scoring"
-            numbers = f"{t}/{self.updates}  eta {self._eta(t)}  {self._numbers(self._last)}"
-            self._bar.update(self._bar.task_ids[0], description=stage, completed=t, numbers=numbers)
+            t, row = state.t, self._last
+            numbers = f"{t}/{self.updates}  eta {self._eta(t)}" if t < self.updates else "scoring"
+            if row:  # short enough for 80 columns; the log has the rest
+                numbers += f"  loss {row['loss']:.3f}  {row['tokens_per_second']:,.0f} tok/s"
+            self._bar.update(self._bar.task_ids[0], completed=t, numbers=numbers)
         if now - self._status_at > STATUS_SECONDS:
             self._status_at = now
             write_status(
@@ -186,7 +190,8 @@ class Recorder:
 def scores_line(scores: dict[str, Any]) -> str:
     """Say an evaluation in a line."""
     loss = scores["loss"]
-    perplexity = math.exp(min(loss, 700)) if loss is not None else math.nan
+    loss = math.nan if loss is None else loss  # what JSON cannot say comes back as None
+    perplexity = math.exp(min(loss, 700))
     line = f"loss {loss:.4f} nats (perplexity {perplexity:.2f})"
     if "bleu" in scores:
         line += f"  BLEU {scores['bleu']:.2f} (beam {scores['beam']})  chrF {scores['chrf']:.2f}"

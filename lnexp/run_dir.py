@@ -10,6 +10,7 @@ but the two logs is replaced as a whole, so that a reader never sees half of one
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -31,7 +32,7 @@ SCHEMA = 1
 RESULT_SCHEMA = 1
 """Raised when the code gives other results for the same identity: such a run is a new version."""
 
-State = Literal["new", "unfinished", "finished"]
+State = Literal["new", "unfinished", "finished", "longer"]
 
 
 def canonical(value: Any) -> Any:
@@ -133,7 +134,9 @@ class RunDir:
         if self.metrics_file is None:
             self.metrics_file = open(self.path / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115
         row = json.dumps({"kind": kind, "t": t, **finite(values)}, ensure_ascii=False)
-        self.metrics_file.write(row.encode() + b"\n")
+        line = row.encode() + b"\n"
+        if self.metrics_file.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "metrics.jsonl"))
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Yield the rows; a torn last line, left by a crash, is passed over."""
@@ -153,6 +156,11 @@ class RunDir:
             if row is not None:
                 yield row
 
+    def sync_metrics(self) -> None:
+        """Have the rows on disk before a checkpoint counts on them."""
+        if self.metrics_file is not None:
+            os.fsync(self.metrics_file.fileno())
+
     def metrics_size(self) -> int:
         """Length of ``metrics.jsonl`` in bytes."""
         path = self.path / "metrics.jsonl"
@@ -161,6 +169,11 @@ class RunDir:
     def truncate_metrics(self, size: int) -> None:
         """Forget every row after the first ``size`` bytes."""
         path = self.path / "metrics.jsonl"
+        if self.metrics_size() < size:
+            raise InputError(
+                f"{path} has {self.metrics_size()} bytes, its checkpoint counts on {size}; copy the "
+                "whole run directory again, or delete it and train anew"
+            )
         if self.metrics_size() > size:
             with open(path, "rb") as file:
                 atomic_write(path, file.read(size))
@@ -168,6 +181,23 @@ class RunDir:
     def sample_file(self, split: str, t: int) -> Path:
         """Where the sample translations of update ``t`` go."""
         return self.path / "samples" / f"{split}-{t:08d}.txt"
+
+    def result_for(self, updates: int) -> dict[str, Any]:
+        """The result of a run of ``updates`` updates, {} if there is none.
+
+        A diverged run is the result for any number.
+        """
+        latest = self.read_json("result")
+        if latest.get("outcome") == "diverged" or latest.get("updates") == updates:
+            return latest
+        return self.read_json(f"result-{updates:08d}")
+
+    def keep_result(self) -> None:
+        """Put the result of a run that is about to grow aside; it stays the answer to its command."""
+        latest = self.read_json("result")
+        if latest:
+            path = self.path / "result.json"
+            os.replace(path, self.path / f"result-{latest['updates']:08d}.json")
 
     def release(self) -> None:
         """Close the files and let another process have the run."""
@@ -197,7 +227,7 @@ def open_run(
             full,
             RESULT_SCHEMA,
         )
-        if not stale and not (repeat and state == "finished"):
+        if not stale and not (repeat and state in ("finished", "longer")):
             if state == "finished":
                 return run, state
             return _locked(run, full, identity, updates)
@@ -217,18 +247,11 @@ def latest_version(base: Path) -> int:
 
 
 def _state(run: RunDir, updates: int) -> State:
-    result = run.read_json("result")
-    if result.get("outcome") == "diverged":
+    if run.result_for(updates):
         return "finished"
-    if result.get("outcome") != "finished":
-        return "unfinished" if run.last_checkpoint.exists() else "new"
-    done = result["updates"]
-    if updates < done:
-        raise InputError(
-            f"train.updates={updates} is below the {done} updates already trained in {run.path}; "
-            "set repeat=true to train a shorter one beside it"
-        )
-    return "finished" if updates == done else "unfinished"
+    if not run.last_checkpoint.exists():
+        return "new"
+    return "longer" if run.read_json("result").get("updates", 0) > updates else "unfinished"
 
 
 def _locked(
@@ -255,11 +278,16 @@ def _locked(
             "identity",
             {"hash": full, "result_schema": RESULT_SCHEMA, "identity": canonical(identity)},
         )
-    try:
-        return run, _state(run, updates)  # again: another process may just have finished it
-    except InputError:
+    for leftover in run.path.rglob(".*.tmp"):  # of processes that were killed while writing
+        leftover.unlink(missing_ok=True)
+    state = _state(run, updates)  # again: another process may just have finished it
+    if state == "longer":
         run.release()
-        raise
+        raise InputError(
+            f"train.updates={updates} is below the {run.read_json('result')['updates']} updates "
+            f"already trained in {run.path}; set repeat=true to train a shorter one beside it"
+        )
+    return run, state
 
 
 def write_status(run: RunDir, state: str, t: int, updates: int, **more: Any) -> None:

@@ -52,16 +52,22 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
     state = TrainState(model, build_optimizer(cfg, model))
 
     run, found = open_run(
-        Path(cfg.runs_dir), cfg.recipe.name, readable_name(cfg), who, cfg.train.updates, cfg.repeat
+        Path(cfg.runs_dir).expanduser(),
+        cfg.recipe.name,
+        readable_name(cfg),
+        who,
+        cfg.train.updates,
+        cfg.repeat,
     )
     try:
         if found == "finished":
-            _say_finished(run)
+            _say_finished(run, cfg.train.updates)
             return run.path
         code = code_state()
-        _write_provenance(run, resolved, experiments, code, corpus.origin)
-        atomic_write(run.tokenizer_file, text.tokenizer.model)
+        check_tokenizer(run, text.tokenizer.model)
         _restore(state, run, device, cfg.train.updates)
+        atomic_write(run.tokenizer_file, text.tokenizer.model)
+        _write_provenance(run, resolved, experiments, code, corpus.origin)
         with Signals() as signals, Recorder(run, cfg.train.updates, signals) as recorder:
             parameters = sum(p.numel() for p in model.parameters())
             recorder.say(f"run {run.path}" + (f", from update {state.t}" if state.t else ""))
@@ -70,6 +76,8 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
             result |= {"config_hash": identity_hash(who), "git": git_label(code)}
             run.write_json("result", result)
             write_status(run, result["outcome"], state.t, cfg.train.updates)
+            if signals.received is not None:  # too late for this run, not for a sweep
+                raise Interrupted(signals.received)
         return run.path
     finally:
         run.release()
@@ -84,7 +92,13 @@ def _train_and_score(
     unigram = task.unigram_entropy()
     result: dict[str, Any] = {"outcome": "finished", "updates": 0, "unigram_entropy": unigram}
     try:
-        train(state, task, schedule, probes, recorder, plan)
+        try:
+            train(state, task, schedule, probes, recorder, plan)
+        except Interrupted:
+            # Only here: once trained, the state is on disk, and scoring may load other weights.
+            if state.t > 0:
+                recorder.save(state)
+            raise
         result |= _scores(state, task, recorder, plan)
         # Adam can leave weights whose loss is not finite although every update's was.
         loss = result["valid_loss"]
@@ -99,8 +113,6 @@ def _train_and_score(
         result |= {"outcome": "diverged", "learned": False, "valid_loss": None, "test": None}
         result |= {"valid_loss_smoothed_bits": None, "diverged_at": error.t}
     except Interrupted:
-        if state.t > 0:
-            recorder.save(state)
         write_status(run, "stopped", state.t, plan.updates)
         recorder.say(f"stopped after update {state.t}; the same command continues")
         raise
@@ -122,20 +134,24 @@ def _scores(state: TrainState, task: Translation, recorder: Recorder, plan: Any)
 
     model: Any = state.model
 
-    def test() -> dict[str, Any]:
+    def test(t: int) -> dict[str, Any]:
         model.eval()
         with torch.no_grad():
             scores, samples = task.evaluate(model, "test", lambda: recorder.poll(state))
-        recorder.samples("test", state.t, samples)
+        recorder.samples("test", t, samples)
         return scores
 
-    last = test()
+    last = test(state.t)
     recorder.say(f"test, last weights (update {state.t}): {scores_line(last)}")
     best = {"t": state.t, "valid_loss": valid["loss"], "test": last}
-    if state.best is not None and state.best.t != state.t:
+    # An evaluation off the cadence may be the lowest; a loss that is not finite never is.
+    is_best = valid["loss"] is not None and (
+        state.best is None or state.best.t == state.t or valid["loss"] < state.best.loss
+    )
+    if state.best is not None and not is_best:
         device = next(state.model.parameters()).device
         load_model(model, recorder.run.best_checkpoint(state.best.t), device)
-        best = {"t": state.best.t, "valid_loss": state.best.loss, "test": test()}
+        best = {"t": state.best.t, "valid_loss": state.best.loss, "test": test(state.best.t)}
         recorder.say(f"test, best weights (update {state.best.t}): {scores_line(best['test'])}")
     return {
         "valid_loss": valid["loss"],
@@ -156,8 +172,8 @@ def _restore(state: TrainState, run: RunDir, device: torch.device, updates: int)
             f"train.updates={updates} is below the {state.t} updates already trained in {run.path}; "
             "ask for more, or set another runs_dir"
         )
-    (run.path / "result.json").unlink(missing_ok=True)
     run.truncate_metrics(size)
+    run.keep_result()
 
 
 def _write_provenance(
@@ -179,8 +195,19 @@ def _data_line(task: Translation) -> str:
     )
 
 
-def _say_finished(run: RunDir) -> None:
-    result = run.read_json("result")
+def check_tokenizer(run: RunDir, model: bytes) -> None:
+    """Refuse to go on with pieces that mean something else than they did."""
+    if run.tokenizer_file.exists() and run.tokenizer_file.read_bytes() != model:
+        raise InputError(
+            f"{run.tokenizer_file} is not the vocabulary that this sentencepiece learns from the "
+            "same text; install the version that env.json names, or set runs_dir to another"
+        )
+
+
+def _say_finished(run: RunDir, updates: int) -> None:
+    result = run.result_for(updates)
+    if run.read_json("status").get("state") == "running":  # it was killed right before it ended
+        write_status(run, result["outcome"], result["updates"], updates)
     line = f"already {result['outcome']}, {result['updates']} updates"
     if result.get("test"):
         line += f"; test: {scores_line(result['test'])}"

@@ -154,7 +154,7 @@ def train(
         state.tokens += n_targets
         state.seconds += time.perf_counter() - started
 
-        if t == 1 or t % plan.log_every == 0 or t == plan.updates:
+        if t == 1 or t % plan.log_every == 0:
             rate = (state.tokens - logged_tokens) / (state.seconds - logged_seconds)
             logged_tokens, logged_seconds = state.tokens, state.seconds
             row = {"loss": loss, "lr": lr, "grad_norm": grad_norm, "tokens_per_second": rate}

@@ -6,14 +6,16 @@ import dataclasses
 import difflib
 import inspect
 import logging
+import math
 import re
+import types
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from lnexp.config import RunConfig, check
+from lnexp.config import RunConfig, check, scientific
 from lnexp.errors import InputError
 
 PROVIDED: dict[str, set[str]] = {
@@ -47,13 +49,28 @@ def validate(config: DictConfig) -> RunConfig:
     assert isinstance(run, RunConfig)
     for part in (run, run.data, run.model, run.train, run.decode):
         part.validate()
+    for key, value in _leaves(scientific(run)):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        check(key, value, finite, "must be a finite number")
     for group, provided in PROVIDED.items():
         check_target(group, getattr(run, group), provided)
     lr = run.optimizer.get("lr", 1.0)
     check("optimizer.lr", lr, isinstance(lr, (int, float)) and lr > 0, "must be above 0")
-    for name, probe in run.probes.items():
+    probes = run.probes if isinstance(run.probes, Mapping) else {"": run.probes}
+    for name, probe in probes.items():
         check_target(f"probes.{name}", probe, set())
     return run
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _leaves(inner, key)
+    else:
+        yield key, value
 
 
 def _wrong_value(error: OmegaConfBaseException) -> str:
@@ -73,8 +90,9 @@ def check_target(group: str, spec: Any, provided: set[str]) -> None:
         raise InputError(f"{group} must name a class with _target_, got {spec}")
     logging.getLogger("hydra.utils").disabled = True  # it would say the same in three lines
     try:
-        signature = inspect.signature(get_object(spec["_target_"]))
-    except (ImportError, ValueError, TypeError) as error:
+        target = get_object(spec["_target_"])
+        signature = inspect.signature(target)
+    except Exception as error:  # importing somebody's module may raise anything
         reason = " ".join(str(error).split())
         raise InputError(
             f"{group}._target_={spec['_target_']} cannot be loaded ({reason}); "
@@ -86,6 +104,8 @@ def check_target(group: str, spec: Any, provided: set[str]) -> None:
     for key in sorted(given - free):
         if key in provided or not keyword:
             raise InputError(unknown_key(f"{group}.{key}", {f"{group}.{k}" for k in free}))
+    for key in sorted(given & free):
+        _check_type(f"{group}.{key}", spec[key], _hints(target).get(key))
     for name, parameter in signature.parameters.items():
         required = parameter.default is parameter.empty and parameter.kind not in (
             parameter.VAR_KEYWORD,
@@ -96,6 +116,32 @@ def check_target(group: str, spec: Any, provided: set[str]) -> None:
                 f"{group}.{name} has no value and {spec['_target_']} needs one; "
                 f"set +{group}.{name}=VALUE"
             )
+
+
+def _hints(target: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(target if inspect.isfunction(target) else target.__init__)
+    except (NameError, TypeError):  # annotations that cannot be resolved say nothing
+        return {}
+
+
+def _check_type(key: str, value: Any, hint: Any) -> None:
+    """Refuse what is plainly not a ``hint``; other hints than numbers, words and None pass."""
+    needed = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    allowed = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if not all(a in needed or a is types.NoneType for a in allowed):
+        return
+    whole = isinstance(value, float) and value.is_integer()
+    for a in allowed:
+        if (
+            (a is types.NoneType and value is None)
+            or (a is float and isinstance(value, (int, float)) and not isinstance(value, bool))
+            or (a is int and (whole or isinstance(value, int)) and not isinstance(value, bool))
+            or (a in (bool, str) and isinstance(value, a))
+        ):
+            return
+    words = " or ".join(needed.get(a, "null") for a in allowed)
+    raise InputError(f"{key}={'null' if value is None else value}: {words} is needed")
 
 
 def unknown_key(key: str, known: set[str]) -> str:
@@ -110,9 +156,11 @@ def unknown_key(key: str, known: set[str]) -> str:
 
 def known_keys(plain: Mapping[Any, Any]) -> Iterator[str]:
     """Yield every dotted key that the schema has, or ``plain`` where the schema leaves it open."""
-    unknown = set(_typed_keys(plain, RunConfig))
+    unknown = tuple(_typed_keys(plain, RunConfig))
     yield from _schema_keys(RunConfig)
-    yield from (key for key in _dotted(plain) if key not in unknown)
+    for key in _dotted(plain):
+        if not any(key == u or key.startswith(f"{u}.") for u in unknown):
+            yield key
 
 
 def _dotted(plain: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

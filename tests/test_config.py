@@ -159,7 +159,7 @@ def test_configs_are_found_beside_the_package():
         ("schedule=step", r"schedule\.drop_at: |schedule\.drop_at has no value"),
         ("data.src=en", r"data\.tgt=en must differ from data\.src"),
         ("placement._target_=lnexp.model.placement.PostLM", r"placement\._target_=.*cannot be loaded"),
-        ("seed=-1", r"seed=-1 must not be negative"),
+        ("seed=-1", r"seed=-1 must be from 0 to 2\^63 - 1"),
         ("decode.beam=0", r"decode\.beam=0 must be at least 1"),
         ("recipe=files", r"data\.src has no value; set data\.src=VALUE"),
     ],

@@ -41,6 +41,11 @@ class RAdam(torch.optim.Optimizer):
         weight_decay: float,
     ) -> None:
         beta1, beta2 = betas
+        if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps >= 0 and weight_decay >= 0):
+            raise ValueError(
+                f"betas={[beta1, beta2]} must be in [0, 1), eps={eps} and "
+                f"weight_decay={weight_decay} not negative"
+            )
         defaults = dict(lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
         super().__init__(params, defaults)
 

@@ -75,6 +75,7 @@ class Translation:
             raise InputError(
                 f"data.max_length={self.max_length} leaves no training pair ({self.dropped}); raise it"
             )
+        _ = self.batches_per_epoch  # refuses a budget that is too small
 
     # Training
 
