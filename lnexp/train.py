@@ -215,7 +215,8 @@ def evaluate(state: TrainState, task: Task, record: Record, *, keep_best: bool) 
     record.row("valid", state.t, metrics)
     record.samples("valid", state.t, samples)
     state.evaluated_at = state.t
-    if keep_best and (state.best is None or metrics["loss"] < state.best.loss):
-        state.best = Best(state.t, metrics["loss"])
+    loss = metrics["loss"]
+    if keep_best and np.isfinite(loss) and (state.best is None or loss < state.best.loss):
+        state.best = Best(state.t, loss)
         record.save_best(state)
     return metrics

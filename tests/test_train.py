@@ -237,3 +237,16 @@ def test_bf16_gradient_is_close_to_that_of_fp32():
         grads[precision] = torch.cat([p.grad.flatten() for p in s.model.parameters()])
     difference = (grads["bf16"] - grads["fp32"]).norm() / grads["fp32"].norm()
     assert 0 < difference < 0.02
+
+
+def test_an_evaluation_that_is_not_finite_is_never_the_best():
+    class Poisoned(Regression):
+        def evaluate(self, model, split, poll):
+            metrics, samples = super().evaluate(model, split, poll)
+            self.poisoned = not getattr(self, "poisoned", False)
+            return {"loss": math.nan if self.poisoned else metrics["loss"]}, samples
+
+    s, record = state(), Memory()
+    train(s, Poisoned(), Constant(1), [], record, plan(updates=4))
+    assert record.best == [4]  # evaluated after updates 2 and 4
+    assert s.best.t == 4
