@@ -1,4 +1,4 @@
-"""From a validated config to objects, and from objects to a finished run: the composition root.
+"""From a validated config to objects: the composition root.
 
 Below this module nothing sees a config.
 """
@@ -6,7 +6,8 @@ Below this module nothing sees a config.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,14 +16,15 @@ from hydra.utils import get_object
 from torch import nn
 
 from lnexp.config import RunConfig, scientific
-from lnexp.data.cache import TokenisedCorpus
+from lnexp.data.cache import TokenisedCorpus, tokenised
 from lnexp.data.sources import Corpus, load_corpus
 from lnexp.data.tokenizer import PAD
 from lnexp.errors import InputError
 from lnexp.model.placement import Placement, StackShape
 from lnexp.model.transformer import ModelShape, Transformer
+from lnexp.probes import Probe
 from lnexp.tasks.translation import DecodeOptions, Translation
-from lnexp.train import TrainPlan
+from lnexp.train import Schedule, TrainPlan, TrainState
 
 
 def make(spec: Mapping[str, Any], **provided: Any) -> Any:
@@ -35,6 +37,36 @@ def make(spec: Mapping[str, Any], **provided: Any) -> Any:
     except (TypeError, ValueError, IndexError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{spec['_target_']} does not take {arguments}: {reason}") from error
+
+
+@dataclass
+class Parts:
+    """Everything that a config describes, put together and not yet trained."""
+
+    device: torch.device
+    schedule: Schedule
+    probes: list[Probe]
+    task: Translation
+    state: TrainState
+    identity: dict[str, Any]
+
+
+def build(cfg: RunConfig, say: Callable[[str], None]) -> Parts:
+    """Put a run together; ``say`` hears of the text being tokenised.
+
+    Raises `InputError` for whatever in the config or the data cannot be used; what is cheap to
+    refuse is refused before the data are read.
+    """
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
+    device = pick_device(cfg.device)
+    schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
+    corpus = load_data(cfg)
+    text = tokenised(corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say)
+    task = build_task(cfg, corpus, text, device)
+    model = build_model(cfg, text.tokenizer.vocab_size).to(device)
+    state = TrainState(model, build_optimizer(cfg, model))
+    return Parts(device, schedule, probes, task, state, identity(cfg, corpus))
 
 
 def load_data(cfg: RunConfig) -> Corpus:

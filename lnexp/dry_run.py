@@ -5,22 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from torch import nn
 
-from lnexp.build import (
-    build_model,
-    build_optimizer,
-    build_plan,
-    build_task,
-    cache_dir,
-    identity,
-    load_data,
-    make,
-)
+from lnexp.build import build, build_plan
 from lnexp.config import RunConfig, readable_name
-from lnexp.data.cache import tokenised
 from lnexp.record import say_plain
 from lnexp.run_dir import planned_path
 from lnexp.train import Schedule
@@ -30,38 +19,32 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 def dry_run(cfg: RunConfig, resolved: dict[str, Any]) -> Path:
     """Print what `train_run` would do, and return the directory it would use."""
-    corpus = load_data(cfg)
-    text = tokenised(
-        corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say_plain
-    )
-    task = build_task(cfg, corpus, text, torch.device("cpu"))
-    model = build_model(cfg, text.tokenizer.vocab_size)
-    optimizer, plan, schedule = build_optimizer(cfg, model), build_plan(cfg), make(cfg.schedule)
-    for probe in cfg.probes.values():
-        make(probe)
+    parts, plan = build(cfg, say_plain), build_plan(cfg)
+    task, model, optimizer = parts.task, parts.state.model, parts.state.optimizer
+    vocab_size, peak = task.tokenised.tokenizer.vocab_size, optimizer.defaults["lr"]
     parameters = sum(p.numel() for p in model.parameters())
     described = task.describe()
     tokens = described["target_tokens_per_epoch"] / described["batches_per_epoch"]
     tokens *= plan.batches_per_update
     updates_per_epoch = described["batches_per_epoch"] / plan.batches_per_update
-    memory = estimate_memory(cfg, parameters, text.tokenizer.vocab_size)
+    memory = estimate_memory(cfg, parameters, vocab_size)
     print(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True), end="")
     rows = {
         "parameters": f"{parameters:,}",
-        "optimiser": f"{type(optimizer).__name__}, peak lr {optimizer.defaults['lr']:g}",
+        "optimiser": f"{type(optimizer).__name__}, peak lr {peak:g}",
         "pairs": ", ".join(f"{n:,} {split}" for split, n in described["pairs"].items()),
         "left out of train": ", ".join(f"{n} {r}" for r, n in task.dropped.items()) or "none",
         "tokens an epoch": f"{task.tokens_per_epoch:,} target tokens, {updates_per_epoch:,.1f} updates",
         "epochs": f"{plan.updates / updates_per_epoch:,.1f} ({plan.updates:,} updates)",
         "FLOPs an update": f"{flops_per_update(model, tokens):.2e} (about {tokens:,.0f} target tokens)",
         "memory": f"about {memory / 2**20:,.0f} MiB (weights, gradients, optimiser, activations)",
-        "learning rate": lr_line(schedule, optimizer.defaults["lr"], plan.updates),
+        "learning rate": lr_line(parts.schedule, peak, plan.updates),
     }
     width = max(map(len, rows))
     for name, value in rows.items():
         print(f"{name:<{width}}  {value}")
     return planned_path(
-        Path(cfg.runs_dir).expanduser(), cfg.recipe.name, readable_name(cfg), identity(cfg, corpus)
+        Path(cfg.runs_dir).expanduser(), cfg.recipe.name, readable_name(cfg), parts.identity
     )
 
 
@@ -76,7 +59,7 @@ def flops_per_update(model: nn.Module, target_tokens: float) -> float:
 
 
 def estimate_memory(cfg: RunConfig, parameters: int, vocab_size: int) -> float:
-    """Bytes at the peak of an update: an estimate from sizes, right to a factor of about two."""
+    """Bytes at the peak of an update: a rough estimate from sizes, without what torch itself takes."""
     m, tokens = cfg.model, cfg.train.tokens_per_batch
     moments = {"SGD": 0}.get(str(cfg.optimizer["_target_"]).rsplit(".", 1)[-1], 2)
     static = 4.0 * parameters * (2 + moments)

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from hydra.utils import get_object
@@ -14,11 +14,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from lnexp.build import build_model, build_task, cache_dir, identity, load_data, pick_device
+from lnexp.build import build
 from lnexp.checkpoint import load_model
 from lnexp.config import RunConfig
-from lnexp.data.cache import tokenised
 from lnexp.errors import InputError
+from lnexp.model.transformer import Transformer
 from lnexp.record import complain, scores_line
 from lnexp.run_dir import RunDir, identity_hash
 from lnexp.session import check_tokenizer
@@ -73,26 +73,17 @@ def score_run(
             setattr(cfg.data, name, [Path(f).name for f in files] or None)
     if cache:
         cfg.data.cache_dir = cache
-    if cfg.threads:
-        torch.set_num_threads(cfg.threads)
-    corpus = load_data(cfg)
-    saved = run.read_json("identity").get("hash")
-    if saved != identity_hash(identity(cfg, corpus)):
+    if device:
+        cfg.device = device
+    parts = build(cfg, lambda line: print(line, file=sys.stderr))
+    if run.read_json("identity").get("hash") != identity_hash(parts.identity):
         raise InputError(
             f"{run.path}: the data or the config differ from those the run was trained on; "
             "name the right data with --data-path"
         )
-    where = pick_device(device or cfg.device)
-    text = tokenised(
-        corpus,
-        vocab_size=cfg.data.vocab_size,
-        cache_dir=cache_dir(cfg),
-        say=lambda line: print(line, file=sys.stderr),
-    )
-    check_tokenizer(run, text.tokenizer.model)
-    task = build_task(cfg, corpus, text, where)
-    model = build_model(cfg, text.tokenizer.vocab_size).to(where)
-    t = load_model(model, checkpoint_file(run, checkpoint), where)
+    task, model = parts.task, cast(Transformer, parts.state.model)
+    check_tokenizer(run, task.tokenised.tokenizer.model)
+    t = load_model(model, checkpoint_file(run, checkpoint), parts.device)
     model.eval()
     with torch.no_grad():
         scores, _ = task.evaluate(model, split, lambda: None)

@@ -9,26 +9,15 @@ from typing import Any
 import torch
 import yaml
 
-from lnexp.build import (
-    build_model,
-    build_optimizer,
-    build_plan,
-    build_task,
-    cache_dir,
-    identity,
-    load_data,
-    make,
-    pick_device,
-)
+from lnexp.build import Parts, build, build_plan
 from lnexp.checkpoint import load_model, load_state
 from lnexp.config import RunConfig, readable_name
-from lnexp.data.cache import tokenised
 from lnexp.errors import Diverged, InputError, Interrupted
 from lnexp.provenance import code_state, git_label, session
 from lnexp.record import Recorder, Signals, say_plain, scores_line
 from lnexp.run_dir import RunDir, atomic_write, identity_hash, open_run, write_status
 from lnexp.tasks.translation import Translation
-from lnexp.train import TrainState, evaluate, evaluation_due, train
+from lnexp.train import TrainPlan, TrainState, evaluate, evaluation_due, train
 
 
 def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) -> Path:
@@ -37,19 +26,9 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
     ``resolved`` is the same config as plain data, for the record. Raises `Interrupted` after the
     state was saved.
     """
-    if cfg.threads:
-        torch.set_num_threads(cfg.threads)
-    # What is cheap to refuse is refused before the data are read.
-    device = pick_device(cfg.device)
-    schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
-    corpus = load_data(cfg)
-    who = identity(cfg, corpus)
-    text = tokenised(
-        corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say_plain
-    )
-    task = build_task(cfg, corpus, text, device)
-    model = build_model(cfg, text.tokenizer.vocab_size).to(device)
-    state = TrainState(model, build_optimizer(cfg, model))
+    parts = build(cfg, say_plain)
+    task, state, who = parts.task, parts.state, parts.identity
+    vocabulary = task.tokenised.tokenizer.model
 
     run, found = open_run(
         Path(cfg.runs_dir).expanduser(),
@@ -64,15 +43,15 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
             _say_finished(run, cfg.train.updates)
             return run.path
         code = code_state()
-        check_tokenizer(run, text.tokenizer.model)
-        _restore(state, run, device, cfg.train.updates)
-        atomic_write(run.tokenizer_file, text.tokenizer.model)
-        _write_provenance(run, resolved, experiments, code, corpus.origin)
+        check_tokenizer(run, vocabulary)
+        _restore(state, run, parts.device, cfg.train.updates)
+        atomic_write(run.tokenizer_file, vocabulary)
+        _write_provenance(run, resolved, experiments, code, task.corpus.origin)
         with Signals() as signals, Recorder(run, cfg.train.updates, signals) as recorder:
-            parameters = sum(p.numel() for p in model.parameters())
+            parameters = sum(p.numel() for p in state.model.parameters())
             recorder.say(f"run {run.path}" + (f", from update {state.t}" if state.t else ""))
-            recorder.say(f"{parameters:,} parameters on {device}; {_data_line(task)}")
-            result = _train_and_score(state, task, schedule, probes, recorder, cfg)
+            recorder.say(f"{parameters:,} parameters on {parts.device}; {_data_line(task)}")
+            result = _train_and_score(parts, recorder, build_plan(cfg))
             result |= {"config_hash": identity_hash(who), "git": git_label(code)}
             run.write_json("result", result)
             write_status(run, result["outcome"], state.t, cfg.train.updates)
@@ -83,17 +62,14 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
         run.release()
 
 
-def _train_and_score(
-    state: TrainState, task: Translation, schedule: Any, probes: list[Any],
-    recorder: Recorder, cfg: RunConfig,
-) -> dict[str, Any]:  # fmt: skip
+def _train_and_score(parts: Parts, recorder: Recorder, plan: TrainPlan) -> dict[str, Any]:
     """Train to the end or to divergence, and say how it ended in the form of ``result.json``."""
-    run, plan = recorder.run, build_plan(cfg)
+    run, state, task = recorder.run, parts.state, parts.task
     unigram = task.unigram_entropy()
     result: dict[str, Any] = {"outcome": "finished", "updates": 0, "unigram_entropy": unigram}
     try:
         try:
-            train(state, task, schedule, probes, recorder, plan)
+            train(state, task, parts.schedule, parts.probes, recorder, plan)
         except Interrupted:
             # Only here: once trained, the state is on disk, and scoring may load other weights.
             if state.t > 0:
@@ -123,7 +99,9 @@ def _train_and_score(
     return result | {"updates": state.t, "seconds": state.seconds, "tokens": state.tokens}
 
 
-def _scores(state: TrainState, task: Translation, recorder: Recorder, plan: Any) -> dict[str, Any]:
+def _scores(
+    state: TrainState, task: Translation, recorder: Recorder, plan: TrainPlan
+) -> dict[str, Any]:
     """Validation loss and test scores of the last weights, and of the best ones beside them."""
     if evaluation_due(state.t, plan, task.batches_per_epoch):
         rows = [r for r in recorder.run.metrics() if r["kind"] == "valid" and r["t"] == state.t]
