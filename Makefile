@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test check format lock clean
+.PHONY: help setup demo test check format lock clean
 .DEFAULT_GOAL := help
 
 help:

@@ -124,7 +124,7 @@ class Recorder:
                 self.say(line)
             else:
                 self.log(line)
-        elif kind in ("valid", "test"):
+        elif kind == "valid":
             self.say(f"{kind} after update {t}: {scores_line(values)}")
 
     def samples(self, split: str, t: int, text: str) -> None:
@@ -165,8 +165,6 @@ class Recorder:
             )  # fmt: skip
 
     def _numbers(self, row: dict[str, Any]) -> str:
-        if not row:
-            return ""
         return (
             f"loss {row['loss']:.3f}  lr {row['lr']:.2e}  grad {row['grad_norm']:.3f}  "
             f"{row['tokens_per_second']:,.0f} tok/s"

@@ -119,7 +119,7 @@ class RunDir:
     def read_json(self, name: str) -> dict[str, Any]:
         """Read ``name``.json, {} where it is missing or damaged."""
         try:
-            value = json.loads((self.path / f"{name}.json").read_text())
+            value = json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return value if isinstance(value, dict) else {}

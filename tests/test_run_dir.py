@@ -4,6 +4,9 @@ import json
 import math
 import multiprocessing
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +163,26 @@ def test_an_unwritable_place_is_named(tmp_path):
     (tmp_path / "demo").write_text("a file in the way")
     with pytest.raises(InputError, match=r"runs_dir: cannot write .*set runs_dir=DIR"):
         opened(tmp_path)
+
+
+def test_json_files_are_utf_8_whatever_the_locale(tmp_path, process_env_c):
+    run, _ = opened(tmp_path)
+    run.write_json("env", {"directory": "/läufe/ünï"})
+    assert process_env_c(
+        f"print(ascii(RunDir(Path({str(run.path)!r})).read_json('env')))"
+    ) == ascii({"schema": 1, "directory": "/läufe/ünï"})
+
+
+@pytest.fixture
+def process_env_c():
+    """Run code in a process whose locale is C and where Python does not switch to UTF-8."""
+
+    def run(code):
+        done = subprocess.run(
+            [sys.executable, "-c", f"from pathlib import Path; from lnexp.run_dir import RunDir; {code}"],
+            capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1],
+            env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    return run
