@@ -1,4 +1,7 @@
-"""`lnexp train` as a Hydra application: compose, validate, run; every mistake in one line."""
+"""Commands that take a config, as a Hydra application; every mistake in one line.
+
+`lnexp train` is here, `lnexp prepare` comes with an action of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import difflib
 import os
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -14,9 +19,12 @@ from hydra.errors import ConfigCompositionException, HydraException, OverridePar
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from lnexp.config import conf_dir
+from lnexp.config import RunConfig, conf_dir
 from lnexp.errors import InputError, Interrupted
 from lnexp.validate import known_keys, unknown_key, validate
+
+Action = Callable[[RunConfig, dict[str, Any], list[str]], Path]
+"""What is done with a config: the same resolved as plain data, and the experiments it names."""
 
 codes: list[int] = []
 """Exit codes of the jobs of this process: one, or those of a sweep."""
@@ -24,9 +32,25 @@ codes: list[int] = []
 
 def train_command(overrides: list[str]) -> int:
     """Train what the overrides describe; return the exit code."""
+    return config_command("train", overrides, train)
+
+
+def train(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) -> Path:
+    """Train, or say what would be trained, and return the run directory."""
+    if cfg.dry_run:
+        from lnexp.dry_run import dry_run
+
+        return dry_run(cfg, resolved)
+    from lnexp.session import train_run
+
+    return train_run(cfg, resolved, experiments)
+
+
+def config_command(command: str, overrides: list[str], action: Action) -> int:
+    """Do ``action`` with the config, or the configs, that the overrides describe."""
     codes.clear()
     try:
-        hydra_only(flags_first(overrides))
+        hydra_only(command, flags_first(overrides), action)
     except InputError as error:
         return _complain(str(error))
     except (HydraException, OmegaConfBaseException) as error:
@@ -50,33 +74,31 @@ def flags_first(arguments: list[str]) -> list[str]:
     return [*flags, *overrides]
 
 
-def hydra_only(arguments: list[str]) -> int:
+def hydra_only(command: str, arguments: list[str], action: Action) -> int:
     """Let Hydra parse ``arguments`` and call `job` for each run."""
+
+    def with_config(config: DictConfig) -> int:
+        return job(config, action)
+
     # Hydra would print its own texts and exit with 1; we want the exceptions.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    argv, sys.argv = sys.argv, ["lnexp train", *arguments]
+    argv, sys.argv = sys.argv, [f"lnexp {command}", *arguments]
     try:
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(
+            with_config
+        )()
     finally:
         sys.argv = argv
     return 0
 
 
-def job(config: DictConfig) -> int:
-    """Train one run; return its exit code."""
+def job(config: DictConfig, action: Action) -> int:
+    """Do ``action`` for one run; return its exit code."""
     experiment = HydraConfig.get().runtime.choices.get("exp")
     try:
         cfg = validate(config)
         resolved: Any = OmegaConf.to_container(config, resolve=True)
-        if cfg.dry_run:
-            from lnexp.dry_run import dry_run
-
-            path = dry_run(cfg, resolved)
-        else:
-            from lnexp.session import train_run
-
-            path = train_run(cfg, resolved, [experiment] if experiment else [])
-        print(path, flush=True)
+        print(action(cfg, resolved, [experiment] if experiment else []), flush=True)
         code = 0
     except InputError as error:
         key = str(error).split(" is no key of this config;")[0]

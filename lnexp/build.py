@@ -5,7 +5,10 @@ Below this module nothing sees a config.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +20,11 @@ from torch import nn
 
 from lnexp.config import RunConfig, scientific
 from lnexp.data.cache import TokenisedCorpus, tokenised
-from lnexp.data.sources import Corpus, load_corpus
+from lnexp.data.corpus import Corpus
+from lnexp.data.preparation import Preparation
+from lnexp.data.sources import Source, load_corpus
 from lnexp.data.tokenizer import PAD
+from lnexp.data.vocabulary import Vocabulary
 from lnexp.errors import InputError
 from lnexp.model.placement import Placement, StackShape
 from lnexp.model.transformer import ModelShape, Transformer
@@ -61,23 +67,63 @@ def build(cfg: RunConfig, say: Callable[[str], None]) -> Parts:
         torch.set_num_threads(cfg.threads)
     device = pick_device(cfg.device)
     schedule, probes = make(cfg.schedule), [make(spec) for spec in cfg.probes.values()]
-    corpus = load_data(cfg)
-    text = tokenised(corpus, vocab_size=cfg.data.vocab_size, cache_dir=cache_dir(cfg), say=say)
+    vocabulary = build_vocabulary(cfg)
+    corpus, text = load_text(cfg, vocabulary, say)
     task = build_task(cfg, corpus, text, device)
     model = build_model(cfg, text.tokenizer.vocab_size).to(device)
     state = TrainState(model, build_optimizer(cfg, model))
-    return Parts(device, schedule, probes, task, state, identity(cfg, corpus))
+    return Parts(device, schedule, probes, task, state, identity(cfg, corpus, vocabulary))
 
 
-def load_data(cfg: RunConfig) -> Corpus:
-    """Read the raw text of a run."""
+def load_text(
+    cfg: RunConfig, vocabulary: Vocabulary, say: Callable[[str], None]
+) -> tuple[Corpus, TokenisedCorpus]:
+    """Prepare and tokenise the text of a run, or find it where that was done before."""
     d = cfg.data
-    return load_corpus(
-        name=cfg.recipe.name,
-        source=d.source, hub=d.hub, hub_config=d.hub_config, revision=d.revision,
-        path=d.path, train=d.train, valid=d.valid, test=d.test,
-        src=d.src, tgt=d.tgt, split_names=d.split_names, cache_dir=cache_dir(cfg),
+    source = Source(
+        name=cfg.recipe.name, kind=d.source, path=d.path, archive=d.archive,
+        hub=d.hub, hub_config=d.hub_config, revision=d.revision,
+        train=d.train, valid=d.valid, test=d.test, split_names=d.split_names,
+        src=d.src, tgt=d.tgt,
     )  # fmt: skip
+    preparation = build_preparation(cfg)
+    where, workers = cache_dir(cfg), cfg.threads or n_cores()
+    corpus = load_corpus(source, preparation, cache_dir=where, workers=workers, say=say)
+    return corpus, tokenised(corpus, vocabulary, cache_dir=where, workers=workers, say=say)
+
+
+def build_preparation(cfg: RunConfig) -> Preparation:
+    """What is done to raw text."""
+    d = cfg.data
+    return Preparation(
+        tokenize=d.tokenize, lowercase=d.lowercase, min_words=d.min_words, max_words=d.max_words,
+        max_ratio=d.max_ratio, valid_every=d.valid_every, prepared=d.prepared,
+    )  # fmt: skip
+
+
+def n_cores() -> int:
+    """How many this process may use."""
+    known = getattr(os, "sched_getaffinity", None)  # Linux; a job may own a part of its node
+    return len(known(0)) if known else os.cpu_count() or 1
+
+
+def build_vocabulary(cfg: RunConfig) -> Vocabulary:
+    """Which pieces the text is to be cut into."""
+    d = cfg.data
+    codes = None if d.codes is None else read_codes(d.codes)
+    return Vocabulary(d.subword, d.vocab_size, codes, d.vocab_lines)
+
+
+def read_codes(name: str) -> bytes:
+    """The content of ``data.codes``, unzipped."""
+    path = Path(name).expanduser()
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"data.codes={name} cannot be read ({reason}); name a file of subword-nmt merges"
+        ) from None
 
 
 def cache_dir(cfg: RunConfig) -> Path:
@@ -87,9 +133,11 @@ def cache_dir(cfg: RunConfig) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lnexp"
 
 
-def identity(cfg: RunConfig, corpus: Corpus) -> dict[str, Any]:
-    """What makes this run this run: its scientific keys and the content of its data."""
-    return {**scientific(cfg), "data_fingerprint": corpus.fingerprint}
+def identity(cfg: RunConfig, corpus: Corpus, vocabulary: Vocabulary) -> dict[str, Any]:
+    """What makes this run this run: its scientific keys, its text and the merges it was given."""
+    codes = None if vocabulary.codes is None else hashlib.sha256(vocabulary.codes).hexdigest()
+    text = {"tokenised": corpus.tokenised, "lowercased": corpus.lowercased, "codes": codes}
+    return {**scientific(cfg), "data_fingerprint": corpus.fingerprint, "text": text}
 
 
 def pick_device(name: str) -> torch.device:
@@ -126,7 +174,7 @@ def build_task(
             max_length=cfg.data.max_length,
             seed=cfg.seed,
             device=device,
-            decode=decode,
+            decode_options=decode,
             valid_beam=cfg.decode.valid_beam,
         ),
     )

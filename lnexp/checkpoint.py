@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,28 @@ def save_model(model: nn.Module, t: int, path: Path) -> None:
     _dump({"t": t, "model": model.state_dict()}, path)
 
 
-def load_model(model: nn.Module, path: Path, device: torch.device) -> int:
-    """Load the weights of a checkpoint of either kind; return its update."""
-    saved = _load(path, device)
-    model.load_state_dict(saved["model"])
-    t: int = saved["t"]
-    return t
+def load_model(model: nn.Module, paths: Sequence[Path], device: torch.device) -> list[int]:
+    """Load the weights of a checkpoint of either kind, or the mean of several; return the updates.
+
+    Each parameter's mean is taken in float64 and stored in the parameter's own type; what is not
+    a floating-point number is taken from the last of ``paths``.
+    """
+    updates: list[int] = []
+    mean: dict[str, Any] = {}
+    where = device if len(paths) == 1 else torch.device("cpu")  # not every device has float64
+    for path in paths:
+        saved = _load(path, where)
+        updates.append(saved["t"])
+        for name, value in saved["model"].items():
+            if len(paths) > 1 and value.is_floating_point():
+                value = value.double() / len(paths) + mean.get(name, 0)
+            mean[name] = value
+    try:
+        model.load_state_dict(mean)  # copies into the parameters, and so back to their type
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(
+            f"{paths[-1]} does not fit the model of config.yaml beside it ({reason}); "
+            "copy the whole run directory again"
+        ) from None
+    return updates

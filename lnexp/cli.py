@@ -13,7 +13,9 @@ from lnexp import __version__
 
 COMMANDS = {
     "train": "train a run, or with -m a sweep; the same command resumes or skips",
-    "eval": "decode and score the checkpoints of a run again",
+    "prepare": "fetch, clean, tokenise and keep the text of a recipe",
+    "eval": "decode and score the checkpoints of runs; compare them; translate",
+    "runs": "list, show and compare runs",
 }
 
 HELP = """usage: lnexp COMMAND ...
@@ -55,8 +57,16 @@ def dispatch(arguments: list[str]) -> int:
             from lnexp.app import train_command
 
             return train_command(rest)
+        case ["prepare", *rest]:
+            from lnexp.prepare import prepare_command
+
+            return prepare_command(rest)
+        case ["runs", *rest]:
+            from lnexp.runs import runs_command
+
+            return runs_command(rest)
         case ["eval", *rest]:
-            from lnexp.evaluate import eval_command
+            from lnexp.evaluation.command import eval_command
 
             return eval_command(rest)
         case ["-sc" | "--shell-completion" as flag, *rest]:
@@ -79,10 +89,10 @@ def complete(flag: str, rest: list[str]) -> int:
             begun = words[-1] if len(words) == 2 else ""
             print(" ".join(name for name in COMMANDS if name.startswith(begun)))
             return 0
-        if words[1] != "train":
+        if words[1] not in ("train", "prepare"):
             return 0
         # Hydra expects overrides right behind the program's name.
         os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])
-    from lnexp.app import hydra_only
+    from lnexp.app import hydra_only, train
 
-    return hydra_only([flag, *rest])
+    return hydra_only("train", [flag, *rest], train)

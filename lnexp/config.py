@@ -43,33 +43,45 @@ class RecipeConfig:
 
 @dataclass
 class DataConfig:
-    """Parallel text: where it comes from, and how it is cut into pieces."""
+    """Parallel text: where it comes from, how it is prepared, and how it is cut into pieces.
+
+    Where it comes from and what is done to it do not count: the text that comes out does.  Their
+    rules are those of `Source`, `Preparation` and `Vocabulary` in `lnexp.data`.
+    """
 
     source: str = execution()
     hub: str | None = execution()
     hub_config: str | None = execution()
     revision: str | None = execution()
+    archive: str | None = execution()
     path: str | None = execution()
     train: Any = execution()
     valid: Any = execution()
     test: Any = execution()
     split_names: dict[str, list[str]] = execution()
     cache_dir: str | None = execution()
+    prepared: bool = execution()
+    tokenize: str | None = execution()
+    lowercase: bool = execution()
+    min_words: int | None = execution()
+    max_words: int | None = execution()
+    max_ratio: float | None = execution()
+    valid_every: int | None = execution()
+    codes: str | None = execution()
     src: str = MISSING
     tgt: str = MISSING
+    subword: str = MISSING
     vocab_size: int = MISSING
+    vocab_lines: int | None = MISSING
     max_length: int = MISSING
 
     def validate(self) -> None:
         """Raise `InputError` for the first value that breaks a rule."""
         check("data.vocab_size", self.vocab_size, self.vocab_size >= 8, "must be at least 8")
         check("data.max_length", self.max_length, self.max_length >= 2, "must be at least 2")
-        check(
-            "data.source",
-            self.source,
-            self.source in ("verbalized", "hub", "files"),
-            "must be verbalized, hub or files",
-        )
+        if self.vocab_lines is not None:
+            check("data.vocab_lines", self.vocab_lines, self.vocab_lines >= 1,
+                  "must be at least 1, or null")  # fmt: skip
         for name in ("train", "valid", "test"):
             value = getattr(self, name)
             files = [value] if isinstance(value, str) else value
@@ -122,6 +134,7 @@ class TrainConfig:
     eval_every: int = MISSING
     log_every: int = execution()
     checkpoint_every: int = execution()
+    keep_weights: int = execution()
 
     def validate(self) -> None:
         """Raise `InputError` for the first value that breaks a rule."""
@@ -135,6 +148,12 @@ class TrainConfig:
             self.eval_every,
             self.eval_every >= 0,
             "must be a number of updates, or 0 for once an epoch",
+        )
+        check(
+            "train.keep_weights",
+            self.keep_weights,
+            self.keep_weights >= 0,
+            "must be a number of evaluations, or 0 to keep the best weights alone",
         )
         check("train.precision", self.precision, self.precision in ("fp32", "bf16"),
                "must be fp32 or bf16")  # fmt: skip

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from lnexp.checkpoint import save_model, save_state
 from lnexp.errors import Interrupted
+from lnexp.kept_weights import prune
 from lnexp.run_dir import RunDir, atomic_write, write_status
 from lnexp.train import TrainState
 
@@ -80,8 +81,9 @@ class TensorBoard:
 class Recorder:
     """The `lnexp.train.Record` of one session of a run."""
 
-    def __init__(self, run: RunDir, updates: int, signals: Signals) -> None:
+    def __init__(self, run: RunDir, updates: int, signals: Signals, keep_weights: int = 0) -> None:
         self.run, self.updates, self.signals = run, updates, signals
+        self.keep_weights = keep_weights
         self.console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)
         self._log = open(run.log_file, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
         self._tensorboard = TensorBoard(run)
@@ -132,17 +134,15 @@ class Recorder:
         atomic_write(self.run.sample_file(split, t), text)
 
     def save(self, state: TrainState) -> None:
-        """Write the checkpoint to resume from, then drop best weights that it does not name."""
+        """Write the checkpoint to resume from, then drop weights that no one will ask for."""
         self.run.sync_metrics()
         save_state(state, self.run.metrics_size(), self.run.last_checkpoint)
-        named = state.best and self.run.best_checkpoint(state.best.t)
-        for path in self.run.checkpoints.glob("best-*.pt"):
-            if path != named:
-                path.unlink()
+        prune(self.run, state.best and state.best.t, self.keep_weights)
 
-    def save_best(self, state: TrainState) -> None:
-        """Keep the weights; those of the checkpoint on disk stay until the next `save`."""
-        save_model(state.model, state.t, self.run.best_checkpoint(state.t))
+    def save_weights(self, state: TrainState) -> None:
+        """Keep the weights of an evaluation; what the checkpoint on disk names stays until `save`."""
+        if self.keep_weights or (state.best is not None and state.best.t == state.t):
+            save_model(state.model, state.t, self.run.weights(state.t))
 
     def poll(self, state: TrainState) -> None:
         """Show progress; raise `Interrupted` if the process was told to end."""

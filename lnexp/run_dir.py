@@ -92,9 +92,9 @@ class RunDir:
         """Everything a run needs to go on."""
         return self.checkpoints / "last.pt"
 
-    def best_checkpoint(self, t: int) -> Path:
-        """The model after update ``t``, the best on the validation split so far."""
-        return self.checkpoints / f"best-{t:08d}.pt"
+    def weights(self, t: int) -> Path:
+        """The model as it was evaluated after update ``t``; see `lnexp.kept_weights`."""
+        return self.checkpoints / f"weights-{t:08d}.pt"
 
     @property
     def tensorboard(self) -> Path:

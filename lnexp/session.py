@@ -13,6 +13,7 @@ from lnexp.build import Parts, build, build_plan
 from lnexp.checkpoint import load_model, load_state
 from lnexp.config import RunConfig, readable_name
 from lnexp.errors import Diverged, InputError, Interrupted
+from lnexp.kept_weights import forget_after
 from lnexp.provenance import code_state, git_label, session
 from lnexp.record import Recorder, Signals, say_plain, scores_line
 from lnexp.run_dir import RunDir, atomic_write, identity_hash, open_run, write_status
@@ -47,7 +48,10 @@ def train_run(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) 
         _restore(state, run, parts.device, cfg.train.updates)
         atomic_write(run.tokenizer_file, vocabulary)
         _write_provenance(run, resolved, experiments, code, task.corpus.origin)
-        with Signals() as signals, Recorder(run, cfg.train.updates, signals) as recorder:
+        with (
+            Signals() as signals,
+            Recorder(run, cfg.train.updates, signals, cfg.train.keep_weights) as recorder,
+        ):
             parameters = sum(p.numel() for p in state.model.parameters())
             recorder.say(f"run {run.path}" + (f", from update {state.t}" if state.t else ""))
             recorder.say(f"{parameters:,} parameters on {parts.device}; {_data_line(task)}")
@@ -108,7 +112,7 @@ def _scores(
         valid = rows[-1]
     else:
         # Off the cadence: not in the checkpoint, so that a run that grows forgets this row.
-        valid = evaluate(state, task, recorder, keep_best=False)
+        valid = evaluate(state, task, recorder, keep=False)
 
     model: Any = state.model
 
@@ -128,7 +132,7 @@ def _scores(
     )
     if state.best is not None and not is_best:
         device = next(state.model.parameters()).device
-        load_model(model, recorder.run.best_checkpoint(state.best.t), device)
+        load_model(model, [recorder.run.weights(state.best.t)], device)
         best = {"t": state.best.t, "valid_loss": state.best.loss, "test": test(state.best.t)}
         recorder.say(f"test, best weights (update {state.best.t}): {scores_line(best['test'])}")
     return {
@@ -151,6 +155,7 @@ def _restore(state: TrainState, run: RunDir, device: torch.device, updates: int)
             "ask for more, or set another runs_dir"
         )
     run.truncate_metrics(size)
+    forget_after(run, state.t)
     run.keep_result()
 
 

@@ -67,8 +67,8 @@ class Record(Protocol):
     def save(self, state: TrainState) -> None:
         """Write a checkpoint to resume from."""
 
-    def save_best(self, state: TrainState) -> None:
-        """Keep the weights of the best evaluation so far."""
+    def save_weights(self, state: TrainState) -> None:
+        """Keep the weights of an evaluation; ``state.best`` says whether it is the best so far."""
 
     def poll(self, state: TrainState) -> None:
         """Show progress; raise `Interrupted` if the process was told to end."""
@@ -128,7 +128,7 @@ def train(
 
     while True:
         if evaluation_due(state.t, plan, task.batches_per_epoch) and state.evaluated_at < state.t:
-            evaluate(state, task, record, keep_best=True)
+            evaluate(state, task, record, keep=True)
         if state.t >= plan.updates or (state.t and state.t % plan.checkpoint_every == 0):
             record.save(state)
         if state.t >= plan.updates:
@@ -207,8 +207,8 @@ def evaluation_due(t: int, plan: TrainPlan, batches_per_epoch: int) -> bool:
     return t * k // batches_per_epoch > (t - 1) * k // batches_per_epoch
 
 
-def evaluate(state: TrainState, task: Task, record: Record, *, keep_best: bool) -> Metrics:
-    """Score the validation split, and keep the weights if their loss is the lowest so far."""
+def evaluate(state: TrainState, task: Task, record: Record, *, keep: bool) -> Metrics:
+    """Score the validation split; ``keep`` the weights, as the best if no loss was lower so far."""
     state.model.eval()
     with torch.no_grad():
         metrics, samples = task.evaluate(state.model, "valid", lambda: record.poll(state))
@@ -216,7 +216,8 @@ def evaluate(state: TrainState, task: Task, record: Record, *, keep_best: bool) 
     record.samples("valid", state.t, samples)
     state.evaluated_at = state.t
     loss = metrics["loss"]
-    if keep_best and np.isfinite(loss) and (state.best is None or loss < state.best.loss):
-        state.best = Best(state.t, loss)
-        record.save_best(state)
+    if keep:
+        if np.isfinite(loss) and (state.best is None or loss < state.best.loss):
+            state.best = Best(state.t, loss)
+        record.save_weights(state)
     return metrics

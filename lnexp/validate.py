@@ -21,7 +21,7 @@ from lnexp.errors import InputError
 PROVIDED: dict[str, set[str]] = {
     "task": {
         "corpus", "tokenised", "tokens_per_batch", "max_length",
-        "seed", "device", "decode", "valid_beam",
+        "seed", "device", "decode_options", "valid_beam",
     },
     "placement": {"shape", "norm"},
     "norm": {"normalized_shape"},

@@ -21,7 +21,7 @@ def test_help_imports_neither_torch_nor_hydra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("train", "eval"):
+    for command in ("train", "prepare", "eval", "runs"):
         assert command in done.stdout
 
 
@@ -138,9 +138,11 @@ def test_a_run_is_trained_scored_and_recorded(lnexp, tiny):
     assert "already finished, 12 updates" in again.stdout
     assert run_dir_of(again) == run
 
-    scored = json.loads(lnexp("eval", run, "--json", check=0).stdout)
+    scored = json.loads(lnexp("eval", run, "--json", check=0).stdout)["scores"][0]
     assert {k: scored[k] for k in result["test"]} == result["test"]
-    valid = json.loads(lnexp("eval", run, "--split", "valid", "--json", check=0).stdout)
+    valid = json.loads(lnexp("eval", run, "--split", "valid", "--json", check=0).stdout)["scores"][
+        0
+    ]
     assert valid["loss"] == result["valid_loss"]
     assert valid["bleu"] == result["valid_bleu"]
 
@@ -177,10 +179,15 @@ def result_of(run):
     return {k: v for k, v in result.items() if k not in ("seconds", "git")}
 
 
+def files_in(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
 def assert_same_weights(a, b):
     import torch
 
-    for name in ("last.pt", *(p.name for p in (a / "checkpoints").glob("best-*.pt"))):
+    assert files_in(a / "checkpoints") == files_in(b / "checkpoints")
+    for name in ("last.pt", *(p.name for p in (a / "checkpoints").glob("weights-*.pt"))):
         x, y = (torch.load(run / "checkpoints" / name, weights_only=True) for run in (a, b))
         assert x["t"] == y["t"]
         for key, value in x["model"].items():
@@ -354,7 +361,9 @@ def test_the_best_may_be_the_last_off_the_cadence(lnexp, tiny):
     assert set(losses) == {5, 10, 14}
     assert result["best"]["valid_loss"] == min(losses.values())
     assert losses[result["best"]["t"]] == min(losses.values())
-    scored = json.loads(lnexp("eval", run, "--checkpoint", "best", "--json", check=0).stdout)
+    scored = json.loads(lnexp("eval", run, "--checkpoint", "best", "--json", check=0).stdout)[
+        "scores"
+    ][0]
     assert scored["t"] == result["best"]["t"]
     assert scored["loss"] == result["best"]["test"]["loss"]
 
@@ -371,16 +380,16 @@ def test_an_end_during_evaluation_or_scoring_changes_nothing(
     best = json.loads((whole / "result.json").read_text())["best"]["t"]
     assert best != 14
     other = [*tiny, *more, f"runs_dir={tmp_path / 'other'}"]
-    translate, calls = Translation.translate, []
+    decode, calls = Translation.decode, []
 
     def interrupted(self, *arguments, **options):
         calls.append(1)
         if len(calls) == call:  # 1 and 2: in training; 3: off the cadence; 4 and 5: the test set
             signal.raise_signal(signal.SIGTERM)
-        return translate(self, *arguments, **options)
+        return decode(self, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Translation, "translate", interrupted)
+        patch.setattr(Translation, "decode", interrupted)
         assert lnexp("train", *other).returncode == 143
     run = run_dir_of(lnexp("train", *other, check=0))
     assert comparable_rows(run) == comparable_rows(whole)

@@ -114,8 +114,11 @@ def test_execution_keys_are_these():
     assert set(EXECUTION) == {
         "recipe.lr", "recipe.warmup",  # what they come to stands in optimizer and schedule
         "data.source", "data.hub", "data.hub_config", "data.revision", "data.path", "data.train",
-        "data.valid", "data.test", "data.split_names", "data.cache_dir",  # data count by content
-        "train.updates", "train.log_every", "train.checkpoint_every", "decode.batch_tokens",
+        "data.valid", "data.test", "data.split_names", "data.cache_dir", "data.archive",
+        "data.prepared", "data.tokenize", "data.lowercase", "data.min_words", "data.max_words",
+        "data.max_ratio", "data.valid_every", "data.codes",  # all of these count by content
+        "train.updates", "train.log_every", "train.checkpoint_every", "train.keep_weights",
+        "decode.batch_tokens",
         "probes", "runs_dir", "repeat", "dry_run", "device", "threads",
     }  # fmt: skip
 

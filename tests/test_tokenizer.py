@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lnexp.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, learn
+from lnexp.data.tokenizer import BOS, EOS, PAD, UNK, SentencePiece
+from lnexp.data.tokenizer import learn_sentencepiece as learn
 from lnexp.errors import InputError
 
 LINES = ["der Hund läuft  schnell", "das Haus ist groß", "the dog runs fast", " ½ ﬁn"] * 3
@@ -65,7 +66,7 @@ def test_text_is_not_normalised():
 
 def test_learning_twice_gives_the_same_bytes_and_a_model_can_be_loaded(tokenizer):
     assert learn(iter(LINES), 60).model == tokenizer.model
-    assert Tokenizer(tokenizer.model).encode(LINES) == tokenizer.encode(LINES)
+    assert SentencePiece(tokenizer.model).encode(LINES) == tokenizer.encode(LINES)
 
 
 def test_the_most_frequent_pair_is_merged_first():
@@ -109,6 +110,6 @@ def test_a_size_without_room_for_the_specials_is_refused(vocab_size):
 
 
 def test_learning_prints_nothing():
-    code = "from lnexp.data.tokenizer import learn; learn(['ein Hund', 'a dog'], 20)"
+    code = "from lnexp.data.tokenizer import learn_sentencepiece as learn; learn(['ein Hund', 'a dog'], 20)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

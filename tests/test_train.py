@@ -66,8 +66,9 @@ class Memory:
         if self.path:
             save_state(state, len(self.rows), self.path)
 
-    def save_best(self, state):
-        self.best.append(state.t)
+    def save_weights(self, state):
+        if state.best is not None and state.best.t == state.t:
+            self.best.append(state.t)
 
     def poll(self, state):
         if self.stop_at is not None and state.t >= self.stop_at:
@@ -220,12 +221,12 @@ def test_senseless_probes_are_refused(arguments, message):
 def test_damaged_and_missing_checkpoints_are_named(tmp_path):
     path = tmp_path / "x.pt"
     with pytest.raises(InputError, match=r"x\.pt does not exist"):
-        load_model(state().model, path, torch.device("cpu"))
+        load_model(state().model, [path], torch.device("cpu"))
     save_model(state().model, 3, path)
-    assert load_model(state().model, path, torch.device("cpu")) == 3
+    assert load_model(state().model, [path], torch.device("cpu")) == [3]
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"x\.pt is damaged or foreign"):
-        load_model(state().model, path, torch.device("cpu"))
+        load_model(state().model, [path], torch.device("cpu"))
 
 
 def test_bf16_gradient_is_close_to_that_of_fp32():

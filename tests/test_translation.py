@@ -1,15 +1,18 @@
 """The translation task: its loss against torch and the authors' formula, its batches by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sacrebleu.metrics import BLEU
 
 from lnexp.data.cache import tokenised
-from lnexp.data.sources import Corpus
+from lnexp.data.corpus import Corpus
 from lnexp.data.tokenizer import BOS, EOS, PAD
+from lnexp.data.vocabulary import Vocabulary
 from lnexp.decode import beam
 from lnexp.errors import InputError
 from lnexp.model.placement import PreLN
@@ -27,15 +30,15 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def text(corpus, tmp_path_factory):
-    return tokenised(
-        corpus, vocab_size=12, cache_dir=tmp_path_factory.mktemp("cache"), say=lambda _: None
-    )
+    cache_dir = tmp_path_factory.mktemp("cache")
+    return tokenised(corpus, Vocabulary("sentencepiece", 12), cache_dir=cache_dir)
 
 
 def task(corpus, text, **changes):
     given = dict(
         corpus=corpus, tokenised=text, label_smoothing=0.1, tokens_per_batch=30, max_length=50,
-        seed=1, device=torch.device("cpu"), decode=DecodeOptions(2, 1.0, 1.2, 5, 100), valid_beam=1,
+        seed=1, device=torch.device("cpu"), decode_options=DecodeOptions(2, 1.0, 1.2, 5, 100),
+        valid_beam=1,
     )  # fmt: skip
     return Translation(**{**given, **changes})
 
@@ -132,6 +135,40 @@ def test_evaluation_counts_every_pair_whatever_the_batches(corpus, text, model):
         k: large[k] for k in large if "loss" not in k
     }
     assert samples.startswith("src  a b c\nref  x y z\nhyp  ")
+
+
+def test_translations_come_in_the_order_of_their_sources_and_do_not_depend_on_the_batch(
+    corpus, text, model
+):
+    t = task(corpus, text)
+    sources = [np.array(ids) for ids in text.tokenizer.encode(["c", "b a a b", "", "a", "b a"])]
+    with torch.no_grad():
+        together = t.decode(model, sources, lambda: None, DecodeOptions(2, 1.0, 1.2, 5, 100))
+        alone = [
+            t.decode(model, [ids], lambda: None, DecodeOptions(2, 1.0, 1.2, 5, 1))[0]
+            for ids in sources
+        ]
+    assert [h.ids for h in together] == [h.ids for h in alone]
+    assert [t.text(h.ids) for h in together] == [text.tokenizer.decode(h.ids) for h in alone]
+
+
+def test_scores_are_those_of_detokenised_text_where_the_corpus_is_tokenised(corpus, text):
+    tokens = ["it &apos;s a dog , isn &apos;t it ?", "the big house is old ."]
+    other = ["it &apos;s a cat , isn &apos;t it ?", "the big house is old ."]
+    plain = task(corpus, text).scores(tokens, other)
+    moses = replace(corpus, tokenised=True, lowercased=True)
+    scores = task(moses, text).scores(tokens, other)
+    assert "|case:lc|eff:no|tok:13a|" in scores["bleu_signature"]
+    assert "tok:none" in scores["bleu_tokenised_signature"]
+    expected = BLEU(lowercase=True).corpus_score(
+        ["it's a dog, isn't it?", "the big house is old."],
+        [["it's a cat, isn't it?", "the big house is old."]],
+    )
+    assert scores["bleu"] == pytest.approx(expected.score)
+    expected = BLEU(lowercase=True, tokenize="none", force=True).corpus_score(tokens, [other])
+    assert scores["bleu_tokenised"] == pytest.approx(expected.score)
+    assert "bleu_tokenised" not in plain
+    assert "case:mixed" in plain["bleu_signature"]
 
 
 def test_smoothed_bits_are_the_objective_in_base_2(corpus, text, model):

@@ -1,61 +1,46 @@
 """Text tokenised once and memory-mapped, in a directory named after its content.
 
-An entry is complete or absent: it is built under a name of its own and renamed into place, so a
-killed job leaves at most a directory ``.<key>-*.tmp`` that nobody reads (and that may be deleted),
-and of several jobs that start together each builds, the first publishes and all use that.  An entry
-whose files have not the recorded sizes is built again.
+An entry is complete or absent.  It is built by one process at a time, in a directory of a fixed
+name that is renamed into place at the end: whoever starts meanwhile waits and uses the result, and
+what a killed process leaves, the next one takes over, finished files and all.  An entry whose files
+have not the recorded sizes is built again.
 
 ::
 
     <cache_dir>/<key>/meta.json            schema, counts, and the size of every file below
                       tokenizer.model
-                      <split>.<side>.ids   uint16 (int32 for more than 65,536 pieces), no EOS
-                      <split>.<side>.at    int64, where each line begins; one more than lines
+                      <split>.<side>.ids   see `lnexp.data.ragged`
+                      <split>.<side>.at
+
+A text store may hold the same in ``tokenised/<key>``, which is then used instead.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
-import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import sentencepiece
-from numpy.typing import DTypeLike, NDArray
-
-from lnexp.data.sources import Corpus
-from lnexp.data.tokenizer import Tokenizer, learn
+from lnexp.data.corpus import Corpus
+from lnexp.data.encode import encode_side
+from lnexp.data.lock import alone
+from lnexp.data.ragged import Ragged, dtype_for, map_side, write_file
+from lnexp.data.tokenizer import UNK, Tokenizer
+from lnexp.data.vocabulary import Vocabulary, load_tokenizer
 from lnexp.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2
 SIDES = ("src", "tgt")
-LINES_AT_ONCE = 20_000
+IN_STORE = "tokenised"
+MODEL, META = "tokenizer.model", "meta.json"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 
-
-@dataclass(frozen=True)
-class Ragged:
-    """Lines of piece numbers, one after another; line i is ``ids[offsets[i]:offsets[i + 1]]``."""
-
-    ids: NDArray[Any]
-    offsets: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, line: int) -> NDArray[Any]:
-        """The read-only piece numbers of one line, without EOS."""
-        if not 0 <= line < len(self.lengths):
-            raise IndexError(line)
-        return self.ids[self.offsets[line] : self.offsets[line + 1]]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -73,148 +58,189 @@ class TokenisedCorpus:
     tokenizer: Tokenizer
     splits: dict[str, TokenisedSplit]
     key: str
+    entry: Path
+    """The directory that it is in."""
 
 
 def tokenised(
-    corpus: Corpus, *, vocab_size: int, cache_dir: Path, say: Callable[[str], None]
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    *,
+    cache_dir: Path,
+    workers: int = 1,
+    say: Say = lambda line: None,
 ) -> TokenisedCorpus:
     """Map the cached pieces of ``corpus``, making them first where they are missing or damaged.
 
-    ``say`` gets a line for every step of the making.  Lines of nothing but blanks become empty.
-    Raises `InputError` if ``cache_dir`` cannot be written, or the vocabulary cannot be had.
+    ``workers`` processes encode what is large; the result is the same.  ``say`` gets a line for
+    every step of the making.  Lines of nothing but blanks become empty.  Raises `InputError` if
+    ``cache_dir`` cannot be written, or the vocabulary cannot be had.
     """
-    identity = [SCHEMA, corpus.fingerprint, vocab_size, sentencepiece.__version__]
-    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-    entry = cache_dir / key
-    if found := _open(entry):
-        return found
-    building = cache_dir / f".{key}-{uuid.uuid4().hex}.tmp"
+    key = _key(corpus, vocabulary)
+    places = [corpus.home / IN_STORE / key] if corpus.home else []
+    for entry in (*places, cache_dir / key):
+        if found := _open(entry, key):
+            return found
+    for place in places:
+        if place.exists():
+            say(f"{place} is damaged (copy it again); using data.cache_dir={cache_dir}")
     try:
-        if entry.exists():
-            say(f"cache entry {key} is damaged; making it again")
-        building.mkdir(parents=True)
-        _build(corpus, vocab_size, building, say)
-        # Mapped before it is published: what another job does to the entry cannot reach this map.
-        made = _open(building)
-        _publish(building, entry)
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with _building(cache_dir / key, f"{corpus.name} is being tokenised", say) as building:
+            if found := _open(cache_dir / key, key):  # made while this process waited
+                return found
+            if (cache_dir / key).exists():
+                say(f"cache entry {key} is damaged; making it again")
+            _build(corpus, vocabulary, building, workers, say)
+            # Mapped before it is published: what happens to the entry cannot reach this map.
+            made = _open(building, key)
+            if not made:
+                raise InputError(
+                    f"data.cache_dir={cache_dir} does not read as written; set another one"
+                )
+            _publish(building, cache_dir / key)
     except OSError as error:
         raise InputError(
             f"data.cache_dir={cache_dir} cannot be written ({error.strerror or error}); "
             "set data.cache_dir to a directory of yours with room"
         ) from None
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    if not made:
-        raise InputError(f"data.cache_dir={cache_dir} does not read as written; set another one")
-    return _open(entry) or replace(made, key=key)
+    return replace(made, entry=cache_dir / key)
+
+
+def export(text: TokenisedCorpus, home: Path, *, say: Say = lambda line: None) -> Path:
+    """Copy ``text`` into the text store ``home``, where `tokenised` will find it; return the copy.
+
+    Raises `InputError` if ``home`` cannot be written.
+    """
+    target = home / IN_STORE / text.key
+    if _open(target, text.key):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _building(target, f"{text.entry} is being copied", say) as building:
+            if _open(target, text.key):
+                return target
+            building.mkdir(exist_ok=True)
+            meta = json.loads((text.entry / META).read_bytes())
+            for name in (*meta["files"], META):
+                shutil.copyfile(text.entry / name, building / name)
+                with open(building / name, "rb+") as file:
+                    os.fsync(file.fileno())
+            if not _open(building, text.key):
+                raise InputError(f"{building} does not read as written; choose another directory")
+            _publish(building, target)
+    except OSError as error:
+        raise InputError(
+            f"{text.entry} cannot be copied to {target} ({error.strerror or error}); "
+            "choose a directory of yours with room"
+        ) from None
+    return target
+
+
+def _key(corpus: Corpus, vocabulary: Vocabulary) -> str:
+    identity = [SCHEMA, corpus.fingerprint, *vocabulary.identity()]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _building(entry: Path, other: str, say: Say) -> Iterator[Path]:
+    """The one place where ``entry`` is built, for this process alone; may hold finished files."""
+    building = entry.with_name(f".{entry.name}.building")
+
+    def waiting() -> None:
+        say(f"{other} by another process; waiting for it")
+
+    with alone(entry.with_name(f".{entry.name}.lock"), waiting=waiting):
+        try:
+            yield building
+        except OSError:
+            shutil.rmtree(building, ignore_errors=True)  # a full disk needs the room
+            raise
+        finally:
+            with suppress(OSError):
+                building.rmdir()  # if nothing came of it
 
 
 def _publish(building: Path, entry: Path) -> None:
-    """Rename ``building`` to ``entry``, unless a sound one is there by now."""
-    if entry.exists() and not _open(entry):
-        aside = building.with_suffix(".old.tmp")
-        with suppress(FileNotFoundError):  # another job moved it
-            os.rename(entry, aside)
-        shutil.rmtree(aside, ignore_errors=True)
-    try:
-        os.rename(building, entry)
-    except OSError as error:
-        # Another job was first?  What it made is the same.
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
+    if entry.exists():
+        shutil.rmtree(entry)
+    building.rename(entry)
 
 
-def _build(corpus: Corpus, vocab_size: int, into: Path, say: Callable[[str], None]) -> None:
-    src, tgt = corpus.splits["train"]
-    say(f"learning {vocab_size:,} pieces from {len(src):,} pairs of {corpus.name}")
-    tokenizer = learn((line for side in (src, tgt) for line in side), vocab_size)
-    _write(into / "tokenizer.model", tokenizer.model)
-    dtype = np.uint16 if vocab_size <= 2**16 else np.int32
-    counts: dict[str, dict[str, int]] = {}
-    for split, sides in corpus.splits.items():
-        lengths = [
-            _write_side(into / f"{split}.{side}", lines, tokenizer, dtype)
-            for side, lines in zip(SIDES, sides, strict=True)
-        ]
-        n_empty = int(((lengths[0] == 0) | (lengths[1] == 0)).sum())
-        counts[split] = {
-            "pairs": len(lengths[0]),
-            "empty": n_empty,
-            **{f"{side}_tokens": int(n.sum()) for side, n in zip(SIDES, lengths, strict=True)},
-        }
-        note = f", {n_empty:,} of them with an empty side" if n_empty else ""
-        say(f"tokenised {split}: {len(lengths[0]):,} pairs{note}")
+def _build(corpus: Corpus, vocabulary: Vocabulary, into: Path, workers: int, say: Say) -> None:
+    tokenizer = _tokenizer(corpus, vocabulary, into, say)
+    splits: dict[str, dict[str, int]] = {}
+    for split, (src, tgt) in corpus.splits.items():
+        sides = []
+        for side, lines in zip(SIDES, (src, tgt), strict=True):
+            name = f"{split}.{getattr(corpus, side)}"
+            sides.append(
+                encode_side(into / f"{split}.{side}", name, lines, tokenizer, workers, say)
+            )
+        counts = splits[split] = _counts(TokenisedSplit(*sides))
+        note = f", {n:,} of them with an empty side" if (n := counts["empty"]) else ""
+        say(f"tokenised {split}: {counts['pairs']:,} pairs{note}")
+        if split != "train" and (n := counts["src_unknown"] + counts["tgt_unknown"]):
+            say(f"{n:,} unknown pieces in {split}")
     meta = {
         "schema": SCHEMA,
+        "key": _key(corpus, vocabulary),
         "corpus": {"name": corpus.name, "src": corpus.src, "tgt": corpus.tgt},
         "fingerprint": corpus.fingerprint,
-        "vocab_size": vocab_size,
-        "sentencepiece": sentencepiece.__version__,
-        "splits": counts,
+        "vocabulary": vocabulary.identity(),
+        "vocab_size": tokenizer.vocab_size,
+        "splits": splits,
         "files": {path.name: path.stat().st_size for path in sorted(into.iterdir())},
     }
-    _write(into / "meta.json", json.dumps(meta, indent=1, ensure_ascii=False).encode())
+    write_file(into / META, json.dumps(meta, indent=1, ensure_ascii=False).encode())
 
 
-def _write_side(
-    stem: Path, lines: Sequence[str], tokenizer: Tokenizer, dtype: DTypeLike
-) -> NDArray[np.int64]:
-    """Write the ids and offsets of one side, some lines at a time; return the lines' lengths."""
-    lengths = np.zeros(len(lines), np.int64)
-    with open(f"{stem}.ids", "wb") as file:
-        for start in range(0, len(lines), LINES_AT_ONCE):
-            chunk = [x if x.strip() else "" for x in lines[start : start + LINES_AT_ONCE]]
-            encoded = tokenizer.encode(chunk)
-            lengths[start : start + len(chunk)] = [len(ids) for ids in encoded]
-            file.write(np.array([i for ids in encoded for i in ids], dtype).tobytes())
-        _sync(file)
-    _write(Path(f"{stem}.at"), np.append(0, lengths.cumsum()).astype(np.int64).tobytes())
-    return lengths
+def _tokenizer(corpus: Corpus, vocabulary: Vocabulary, into: Path, say: Say) -> Tokenizer:
+    """The tokenizer that an earlier process left in ``into``, or a new one in an empty ``into``."""
+    with suppress(*UNREADABLE):
+        tokenizer = load_tokenizer((into / MODEL).read_bytes())
+        for unfinished in (*into.glob("*.part"), into / META):
+            unfinished.unlink(missing_ok=True)
+        say(f"going on with the tokenising of {corpus.name} where an earlier process ended")
+        return tokenizer
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir()
+    tokenizer = vocabulary.learn(corpus.splits["train"], say)
+    write_file(into / MODEL, tokenizer.model)
+    return tokenizer
 
 
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        _sync(file)
+def _counts(split: TokenisedSplit) -> dict[str, int]:
+    empty = (split.src.lengths == 0) | (split.tgt.lengths == 0)
+    counts = {"pairs": len(split.src), "empty": int(empty.sum())}
+    for side in SIDES:
+        ragged: Ragged = getattr(split, side)
+        counts |= {f"{side}_tokens": len(ragged.ids), f"{side}_unknown": ragged.count(UNK)}
+    return counts
 
 
-def _sync(file: Any) -> None:
-    # Else a machine that loses power may keep the rename and lose the bytes, at the right size.
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _open(entry: Path) -> TokenisedCorpus | None:
+def _open(entry: Path, key: str) -> TokenisedCorpus | None:
     """The entry, or None if it is missing or not what its own record says."""
     try:
-        meta = json.loads((entry / "meta.json").read_bytes())
+        meta = json.loads((entry / META).read_bytes())
         if any((entry / name).stat().st_size != size for name, size in meta["files"].items()):
             return None
-        tokenizer = Tokenizer((entry / "tokenizer.model").read_bytes())
-        if meta["schema"] != SCHEMA or tokenizer.vocab_size != meta["vocab_size"]:
+        tokenizer = load_tokenizer((entry / MODEL).read_bytes())
+        if (meta["schema"], meta["key"], meta["vocab_size"]) != (
+            SCHEMA,
+            key,
+            tokenizer.vocab_size,
+        ):
             return None
-        dtype = np.uint16 if meta["vocab_size"] <= 2**16 else np.int32
+        dtype = dtype_for(tokenizer.vocab_size)
         splits = {
-            split: TokenisedSplit(*(_map(entry / f"{split}.{side}", dtype) for side in SIDES))
+            split: TokenisedSplit(*(map_side(entry / f"{split}.{side}", dtype) for side in SIDES))
             for split in meta["splits"]
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+    except UNREADABLE:
         return None
     consistent = all(
         len(split.src) == len(split.tgt) == meta["splits"][name]["pairs"]
         for name, split in splits.items()
     )
-    return TokenisedCorpus(tokenizer, splits, entry.name) if consistent else None
-
-
-def _map(stem: Path, dtype: DTypeLike) -> Ragged:
-    offsets = _memmap(Path(f"{stem}.at"), np.int64)
-    ids = _memmap(Path(f"{stem}.ids"), dtype)
-    if offsets[-1] != len(ids):
-        raise ValueError(f"{stem}: {len(ids)} ids, {offsets[-1]} expected")
-    return Ragged(ids, offsets, np.diff(offsets).astype(np.int32))
-
-
-def _memmap(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    # A plain view of the map: slicing a np.memmap itself is several times slower.
-    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
+    return TokenisedCorpus(tokenizer, splits, key, entry) if consistent else None

@@ -1,5 +1,7 @@
 """One file of text, in any of the formats in use, as lines; nothing is dropped or repaired.
 
+Files are read in parts of `PART` pairs at most, so that their size does not matter.
+
 A line ends at a line feed and nowhere else: U+2028 and U+0085 are text.  A byte order mark at the
 beginning and a carriage return before a line feed are not.
 
@@ -21,13 +23,15 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from lnexp.data.corpus import Pairs
 from lnexp.errors import InputError
 
-Pairs = tuple[list[str], list[str]]
+PART = 50_000
 TABLES = (".tsv", ".jsonl", ".json", ".parquet")
 
 
@@ -37,23 +41,46 @@ def table_format(name: str) -> str | None:
     return next((suffix for suffix in TABLES if plain.endswith(suffix)), None)
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a plain or gzipped UTF-8 file, without their ends."""
-    return list(_lines(path))
+def read_both(src: Path, tgt: Path) -> Iterator[Pairs]:
+    """Parts of two files, line n of one the translation of line n of the other."""
+    left, right = read_lines(src), read_lines(tgt)
+    n = 0
+    while True:
+        pairs = list(islice(left, PART)), list(islice(right, PART))
+        n += len(pairs[0])
+        if len(pairs[0]) != len(pairs[1]):
+            n_left, n_right = n + _count(left), n - len(pairs[0]) + len(pairs[1]) + _count(right)
+            raise InputError(
+                f"{src} has {n_left:,} lines, but {tgt} has {n_right:,}; line n of one must "
+                "translate line n of the other"
+            )
+        if not pairs[0]:
+            return
+        yield pairs
 
 
-def read_table(path: Path, src: str, tgt: str) -> Pairs:
-    """The source and target lines of a file that holds both (see `TABLES`)."""
+def read_table(path: Path, src: str, tgt: str) -> Iterator[Pairs]:
+    """Parts of a file that holds both languages (see `TABLES`)."""
     match table_format(path.name):
         case ".tsv":
-            return _read_tsv(path, src, tgt)
+            return _in_parts(_read_tsv(path, src, tgt))
         case ".parquet":
             return _read_parquet(path, src, tgt)
         case _:
-            return _read_jsonl(path, src, tgt)
+            return _in_parts(_read_jsonl(path, src, tgt))
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _count(lines: Iterable[str]) -> int:
+    return sum(1 for _ in lines)
+
+
+def _in_parts(pairs: Iterator[tuple[str, str]]) -> Iterator[Pairs]:
+    while part := list(islice(pairs, PART)):
+        yield [one for one, _ in part], [other for _, other in part]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain or gzipped UTF-8 file, one after another, without their ends."""
     number = 1
     try:
         # gzip decompresses by small blocks when asked for lines; the buffer asks for large ones.
@@ -79,10 +106,9 @@ def _lines(path: Path) -> Iterator[str]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def _read_tsv(path: Path, src: str, tgt: str) -> Pairs:
-    pairs: Pairs = ([], [])
+def _read_tsv(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
     columns = (0, 1)
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         row = line.split("\t")
         if number == 1 and src in row and tgt in row:
             columns = (row.index(src), row.index(tgt))
@@ -92,14 +118,11 @@ def _read_tsv(path: Path, src: str, tgt: str) -> Pairs:
                 f"{path}, line {number}: {len(row)} column{'s'[: len(row) > 1]}, where {src} and "
                 f"{tgt} are columns {columns[0] + 1} and {columns[1] + 1}; separate them by one TAB"
             )
-        for side, column in zip(pairs, columns, strict=True):
-            side.append(row[column])
-    return pairs
+        yield row[columns[0]], row[columns[1]]
 
 
-def _read_jsonl(path: Path, src: str, tgt: str) -> Pairs:
-    pairs: Pairs = ([], [])
-    for number, line in enumerate(_lines(path), 1):
+def _read_jsonl(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_lines(path), 1):
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
@@ -109,11 +132,10 @@ def _read_jsonl(path: Path, src: str, tgt: str) -> Pairs:
             raise InputError(f"{where}: {type(row).__name__}, not an object; write one a line")
         nested = row.get("translation")
         fields = nested if isinstance(nested, dict) else row
-        for side, language in zip(pairs, (src, tgt), strict=True):
+        for language in (src, tgt):
             if language not in fields:
                 raise InputError(_no_column(where, language, fields))
-            side.append(_text(fields[language], where, language))
-    return pairs
+        yield _text(fields[src], where, src), _text(fields[tgt], where, tgt)
 
 
 def _text(value: object, where: str, language: str) -> str:
@@ -128,25 +150,33 @@ def _text(value: object, where: str, language: str) -> str:
     return value
 
 
-def _read_parquet(path: Path, src: str, tgt: str) -> Pairs:
+def _read_parquet(path: Path, src: str, tgt: str) -> Iterator[Pairs]:
     import pyarrow
     import pyarrow.parquet
 
+    n = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             wanted = [name for name in ("translation", src, tgt) if name in names]
-            table = file.read(columns=wanted)
+            columns = file.schema_arrow.empty_table().select(wanted)
+            pairs_of_arrow(columns, src, tgt, str(path), names)  # if the file has no row at all
+            for batch in file.iter_batches(PART, columns=wanted):
+                table = pyarrow.Table.from_batches([batch])
+                yield pairs_of_arrow(table, src, tgt, str(path), names, before=n)
+                n += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as parquet ({reason}); copy it again") from None
-    return pairs_of_arrow(table, src, tgt, str(path), names)
 
 
-def pairs_of_arrow(table: Any, src: str, tgt: str, where: str, names: list[str]) -> Pairs:
+def pairs_of_arrow(
+    table: Any, src: str, tgt: str, where: str, names: list[str], *, before: int = 0
+) -> tuple[list[str], list[str]]:
     """Both sides of an arrow table with columns per language, flat or under ``translation``.
 
-    ``names`` are all the columns there are, for the message if the right ones are not among them.
+    ``names`` are all the columns there are, for the message if the right ones are not among them;
+    ``before`` is how many rows came in earlier tables.
     """
     import pyarrow
     import pyarrow.compute
@@ -169,7 +199,7 @@ def pairs_of_arrow(table: Any, src: str, tgt: str, where: str, names: list[str])
             raise InputError(f"{where}: column {language} holds {column.type}, not text")
         values = column.to_pylist()
         if column.null_count:
-            row = values.index(None) + 1
+            row = before + values.index(None) + 1
             raise InputError(f"{where}, row {row}: {language} is null, not text; mend or drop it")
         sides.append(values)
     return sides[0], sides[1]

@@ -14,11 +14,13 @@ from __future__ import annotations
 import glob
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from lnexp.data.formats import TABLES, table_format
+from lnexp.data.corpus import Pairs
+from lnexp.data.formats import TABLES, read_both, read_table, table_format
 from lnexp.errors import InputError
 
 SHARD = re.compile(r"(?P<name>.+)-\d{5}-of-(?P<total>\d{5})")
@@ -36,6 +38,26 @@ class SplitFiles:
     def paths(self) -> list[Path]:
         """All of them."""
         return [*self.tables, *self.src, *self.tgt]
+
+    def read(self, split: str, src: str, tgt: str) -> Iterator[Pairs]:
+        """Their pairs in parts, one file after another; ``split`` is its name for messages."""
+        n = 0
+        tables = (read_table(path, src, tgt) for path in self.tables)
+        twins = (read_both(*paths) for paths in zip(self.src, self.tgt, strict=True))
+        for parts in chain(tables, twins):
+            for part in parts:
+                n += len(part[0])
+                yield part
+        if not n:
+            raise InputError(
+                f"{self.paths[0]}: the {split} split is empty; it needs a pair or more"
+            )
+
+
+def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Where files are, their bytes, and when they were written (ns): what changes with them."""
+    found = [(path.absolute(), path.stat()) for path in paths if path.is_file()]
+    return [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in found]
 
 
 def given_files(
@@ -100,16 +122,9 @@ def find_files(
     root: Path, config: str | None, split: str, names: Iterable[str], src: str, tgt: str
 ) -> SplitFiles:
     """The files of a split in ``root``, by the ``names`` that the split may have (see above)."""
-    if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
-        raise InputError(f"data.path={root} {what}; set it to a directory that holds the corpus")
     names = list(names)
-    below = [config, f"{src}-{tgt}", f"{tgt}-{src}", "data"]
-    folders = [root, *(root / name for name in dict.fromkeys(below) if name)]
-    for name in names:
-        for folder in folders:
-            if folder.is_dir() and (found := _find_named(folder, name, src, tgt)):
-                return found
+    if found := look_for(root, config, names, src, tgt):
+        return found
     present = sorted(p.name + "/" * p.is_dir() for p in root.iterdir())
     shown = ", ".join(present[:8]) + (f" and {len(present) - 8} more" if len(present) > 8 else "")
     raise InputError(
@@ -117,6 +132,22 @@ def find_files(
         f"as NAME.{src} with NAME.{tgt}, {', '.join('NAME' + t for t in TABLES)}; "
         f"found {shown or 'nothing'}; rename the files, or set data.{split}"
     )
+
+
+def look_for(
+    root: Path, config: str | None, names: Iterable[str], src: str, tgt: str
+) -> SplitFiles | None:
+    """As `find_files`, but None if there are none."""
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise InputError(f"data.path={root} {what}; set it to a directory that holds the corpus")
+    below = [config, f"{src}-{tgt}", f"{tgt}-{src}", "data"]
+    folders = [root, *(root / name for name in dict.fromkeys(below) if name)]
+    for name in names:
+        for folder in folders:
+            if folder.is_dir() and (found := _find_named(folder, name, src, tgt)):
+                return found
+    return None
 
 
 def _find_named(folder: Path, name: str, src: str, tgt: str) -> SplitFiles | None:

@@ -1,212 +1,238 @@
-"""Raw parallel text, wherever it comes from, as one `Corpus`.
+"""Parallel text, wherever it comes from, as one `Corpus`.
 
-Whatever the source, a pair is never dropped, reordered or normalised here: what is wrong with the
-data is an `InputError` that names the file and the line.  The one liberty taken is that a line feed
+Whatever the source, its text goes through a text store in the cache, and is read from there the
+next time: then neither the source's text nor a library that would read it is touched.  Unless a
+preparation is asked for, no pair is dropped, reordered or normalised: what is wrong with the data
+is an `InputError` that names the file and the line.  The one liberty taken is that a line feed
 *inside* a field (tables can hold one) becomes a blank, and is counted in ``origin``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lnexp.data.formats import Pairs, pairs_of_arrow, read_lines, read_table
-from lnexp.data.layout import SplitFiles, find_files, given_files
+from lnexp.data.corpus import SCHEMA, SPLITS, Corpus, Pairs, is_store, open_store, read_record
+from lnexp.data.intake import fill
+from lnexp.data.layout import SplitFiles, find_files, given_files, look_for, stamp
+from lnexp.data.preparation import Preparation
+from lnexp.data.store import make_store, sound
 from lnexp.errors import InputError
 
-SPLITS = ("train", "valid", "test")
+KINDS = ("verbalized", "hub", "files", "archive")
 Given = str | Sequence[str] | None
+Raw = tuple[Mapping[str, Iterable[Pairs]], dict[str, Any]]
+"""Each split in parts, and the text's origin."""
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Aligned raw lines of each split, and where they came from."""
+class Source:
+    """Where text is; ``path``, a local copy of whatever kind, wins over ``kind``."""
 
     name: str
+    kind: str
+    """One of `KINDS`."""
     src: str
     tgt: str
-    splits: dict[str, Pairs]
-    """``train``, ``valid`` and ``test``: source lines and target lines, without line feeds."""
-    origin: dict[str, Any]
-    """For the record of a run; names files, but not the directories they were in."""
+    split_names: Mapping[str, Sequence[str]]
+    """What a split may be called on the hub or in a directory, best first."""
+    hub: str | None = None
+    hub_config: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    """A directory, an archive or a text store."""
+    archive: str | None = None
+    """Address of the official archive."""
+    train: Given = None
+    """Files, or globs, below ``path`` if that is set; likewise `valid` and `test`."""
+    valid: Given = None
+    test: Given = None
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over the languages and every line: the same text has the same one anywhere."""
-        digest = hashlib.sha256(f"{self.src}\n{self.tgt}\n".encode())
-        for split, sides in sorted(self.splits.items()):
-            for lines in sides:
-                digest.update(f"{split} {len(lines)}\n".encode())
-                for start in range(0, len(lines), 10_000):
-                    chunk = lines[start : start + 10_000]
-                    digest.update("".join(f"{line}\n" for line in chunk).encode())
-        return digest.hexdigest()
+    @property
+    def root(self) -> Path | None:
+        """``path`` as a path."""
+        return None if self.path is None else Path(self.path).expanduser()
+
+    @property
+    def given(self) -> dict[str, str | Sequence[str]]:
+        """The splits whose files are named."""
+        named = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {split: files for split, files in named.items() if files}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Text that was found and has not been read: ``identity`` changes when it may have changed."""
+
+    identity: list[Any]
+    read: Callable[[], Raw]
 
 
 def load_corpus(
+    source: Source,
+    preparation: Preparation,
     *,
-    name: str,
-    source: str,
-    hub: str | None,
-    hub_config: str | None,
-    revision: str | None,
-    path: str | None,
-    train: Given,
-    valid: Given,
-    test: Given,
-    src: str,
-    tgt: str,
-    split_names: Mapping[str, Sequence[str]],
-    cache_dir: Path | None = None,
+    cache_dir: Path,
+    workers: int = 1,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Corpus:
-    """Read a corpus from ``source`` (``verbalized``, ``hub`` or ``files``), or from ``path``.
+    """The text of ``source`` after ``preparation``, from the cache if it was made before.
 
-    ``path``, a directory with a local copy, wins over ``source``.  ``train``, ``valid`` and
-    ``test`` name files (or globs, below ``path`` if that is set); ``split_names`` says what a split
-    may be called on the hub or in a directory, best first; ``cache_dir`` may keep generated text.
+    ``workers`` is how many processes may prepare it; the text does not depend on it.
     """
+    src, tgt, root = source.src, source.tgt, source.root
     if src == tgt:
         raise InputError(f"data.src={src} and data.tgt={tgt} must be two languages")
-    given = {"train": train, "valid": valid, "test": test}
-    if path is not None or source == "files":
-        splits, origin = _from_files(path, given, hub_config, split_names, src, tgt)
-    elif named := [f"data.{split}" for split in SPLITS if given[split]]:
-        raise InputError(f"{named[0]} is set, but data.source={source}; set data.source=files")
-    elif source == "hub":
-        splits, origin = _from_hub(hub, hub_config, revision, split_names, src, tgt)
-    elif source == "verbalized":
-        splits, origin = _verbalized(src, tgt, cache_dir)
-    else:
-        raise InputError(f"data.source={source} must be verbalized, hub or files")
-    joined = sum(_join_lines(split, lines) for split, sides in splits.items() for lines in sides)
-    return Corpus(name, src, tgt, splits, origin | {"line_feeds_joined": joined})
+    if source.kind not in KINDS:
+        raise InputError(
+            f"data.source={source.kind} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        )
+    if root is not None and is_store(root) and not source.given:
+        corpus = open_store(root, name=source.name, src=src, tgt=tgt)
+        _require_same(root, preparation)
+        return corpus
+    found = _find(source, preparation, cache_dir, say)
+    what = [SCHEMA, src, tgt, found.identity, preparation.identity()]
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+    entry = cache_dir / "text" / key
+
+    def build(folder: Path) -> None:
+        splits, origin = found.read()
+        say(f"reading the text of {source.name} ({origin['source']})")
+        fill(folder, splits, origin, (src, tgt), preparation, workers=workers, say=say)
+
+    try:
+        if not sound(entry):
+            make_store(entry, build, say)
+    except OSError as error:
+        raise InputError(
+            f"data.cache_dir={cache_dir} cannot be written ({error.strerror or error}); "
+            "set data.cache_dir to a directory of yours with room"
+        ) from None
+    return open_store(entry, name=source.name, src=src, tgt=tgt)
 
 
-def _join_lines(split: str, lines: list[str]) -> int:
-    """Make every element one line, in place; return how many were not."""
-    changed = 0
-    for i, line in enumerate(lines):
-        if "\n" in line:
-            lines[i] = line.replace("\n", " ")
-            changed += 1
-        if "\0" in line:
+def _require_same(store: Path, wanted: Preparation) -> None:
+    """Refuse a store that was prepared otherwise, unless either was said to be prepared."""
+    made = read_record(store)["preparation"]
+    if wanted.prepared or made["prepared"]:
+        return
+    for key, value in made.items():
+        if (now := getattr(wanted, key)) != value:
             raise InputError(
-                f"data: pair {i + 1} of {split} holds a NUL character; mend or drop it"
+                f"data.path={store} was prepared with data.{key}={_yaml(value)}, not "
+                f"{_yaml(now)}; set data.{key}={_yaml(value)}, or make it again"
             )
-    return changed
 
 
-def _from_files(
-    path: str | None,
-    given: Mapping[str, Given],
-    config: str | None,
-    split_names: Mapping[str, Sequence[str]],
-    src: str,
-    tgt: str,
-) -> tuple[dict[str, Pairs], dict[str, Any]]:
-    root = None if path is None else Path(path).expanduser()
-    splits: dict[str, Pairs] = {}
-    origin: dict[str, Any] = {"source": "files", "files": {}}
+def _yaml(value: Any) -> str:
+    return json.dumps(value).strip('"')
+
+
+def _find(
+    source: Source, preparation: Preparation, cache_dir: Path, say: Callable[[str], None]
+) -> _Found:
+    """Look for the text, at no more cost than listing directories."""
+    # Held out pairs of the training text take the place of a missing split.
+    optional = ("valid",) if preparation.held_out else ()
+    root = source.root
+    if root is not None and not source.given and not preparation.prepared:
+        from lnexp.data.archive import is_archive
+
+        if is_archive(root, source.src, source.tgt):
+            return _archive(source, optional, lambda: root, stamp(sorted([root, *root.rglob("*")])))
+    if root is not None or source.kind == "files":
+        return _files(source, optional)
+    if source.given:
+        named = next(iter(source.given))
+        raise InputError(
+            f"data.{named} is set, but data.source={source.kind}; set data.source=files"
+        )
+    match source.kind:
+        case "hub":
+            return _hub(source, optional)
+        case "archive":
+            return _downloaded(source, optional, cache_dir, say)
+        case _:
+            return _verbalized(source, cache_dir)
+
+
+def _files(source: Source, optional: Sequence[str]) -> _Found:
+    src, tgt, root, given = source.src, source.tgt, source.root, source.given
+    found: dict[str, SplitFiles] = {}
     for split in SPLITS:
-        if patterns := given[split]:
-            files = given_files(f"data.{split}", patterns, root, src, tgt)
+        names = source.split_names[split]
+        if split in given:
+            found[split] = given_files(f"data.{split}", given[split], root, src, tgt)
+        elif split in optional:
+            if root and (there := look_for(root, source.hub_config, names, src, tgt)):
+                found[split] = there
         elif root is not None:
-            files = find_files(root, config, split, split_names[split], src, tgt)
+            found[split] = find_files(root, source.hub_config, split, names, src, tgt)
         else:
             raise InputError(
                 f"data.{split} is not set; with data.source=files set data.train, data.valid and "
                 "data.test to files, or data.path to a directory that holds them"
             )
-        splits[split] = _read(files, src, tgt)
-        if not splits[split][0]:
-            raise InputError(
-                f"{files.paths[0]}: the {split} split is empty; it needs a pair or more"
-            )
-        origin["files"][split] = [{"name": p.name, "bytes": p.stat().st_size} for p in files.paths]
-    return splits, origin
+    stamps = {split: stamp(files.paths) for split, files in found.items()}
+    listed = {
+        split: [{"name": Path(path).name, "bytes": size} for path, size, _ in files]
+        for split, files in stamps.items()
+    }
+
+    def read() -> Raw:
+        splits = {split: files.read(split, src, tgt) for split, files in found.items()}
+        return splits, {"source": "files", "files": listed}
+
+    return _Found(["files", stamps], read)
 
 
-def _read(files: SplitFiles, src: str, tgt: str) -> Pairs:
-    left: list[str] = []
-    right: list[str] = []
-    for table in files.tables:
-        a, b = read_table(table, src, tgt)
-        left += a
-        right += b
-    for one, other in zip(files.src, files.tgt, strict=True):
-        a, b = read_lines(one), read_lines(other)
-        if len(a) != len(b):
-            raise InputError(
-                f"{one} has {len(a):,} lines, but {other} has {len(b):,}; line n of one must "
-                "translate line n of the other"
-            )
-        left += a
-        right += b
-    return left, right
+def _hub(source: Source, optional: Sequence[str]) -> _Found:
+    from lnexp.data.hub import read_hub
 
-
-def _from_hub(
-    hub: str | None,
-    config: str | None,
-    revision: str | None,
-    split_names: Mapping[str, Sequence[str]],
-    src: str,
-    tgt: str,
-) -> tuple[dict[str, Pairs], dict[str, Any]]:
-    if hub is None or not re.fullmatch(r"[\w.-]+/[\w.-]+", hub):
-        raise InputError(f"data.hub={hub} must be namespace/name, such as bentrevett/multi30k")
-    asked = ", ".join(f"{k}={v}" for k, v in {"config": config, "revision": revision}.items() if v)
-    where = f"data.hub={hub}" + (f" ({asked})" if asked else "")
-    ways_on = (
-        "set data.revision=refs/convert/parquet or another data.hub, "
-        "or data.path=DIR with a local copy"
+    asked = source.hub, source.hub_config, source.revision
+    names, src, tgt = source.split_names, source.src, source.tgt
+    return _Found(
+        ["hub", *asked, {split: list(names[split]) for split in SPLITS}, list(optional)],
+        lambda: read_hub(*asked, names, src, tgt, optional=optional),
     )
-    commit, data = _download(hub, config, revision, lambda reason: f"{where}: {reason}; {ways_on}")
-    splits: dict[str, Pairs] = {}
-    for split in SPLITS:
-        names = split_names[split]
-        chosen = next((name for name in names if name in data), None)
-        if chosen is None:
-            raise InputError(
-                f"{where} has no {split} split: looked for {' or '.join(names)}, it has "
-                f"{', '.join(data)}; {ways_on}"
-            )
-        part = data[chosen]
-        wanted = [name for name in ("translation", src, tgt) if name in part.column_names]
-        table = part.select_columns(wanted).with_format("arrow")[:]
-        splits[split] = pairs_of_arrow(table, src, tgt, f"{where}, {chosen}", part.column_names)
-        if not splits[split][0]:
-            raise InputError(f"{where}: split {chosen} is empty; {ways_on}")
-    origin = {"source": "hub", "hub": hub, "config": config, "revision": revision, "commit": commit}
-    return splits, origin
 
 
-def _download(
-    hub: str, config: str | None, revision: str | None, dead_end: Callable[[str], str]
-) -> tuple[str | None, Mapping[str, Any]]:
-    """The commit that ``revision`` is now (None if unknown), and the splits at that commit."""
-    try:
-        import datasets  # takes seconds
+def _archive(
+    source: Source, optional: Sequence[str], fetch: Callable[[], Path], identity: Any
+) -> _Found:
+    from lnexp.data.archive import read_archive
 
-        builder = datasets.load_dataset_builder(hub, config, revision=revision)
-        builder.download_and_prepare()
-        splits: Mapping[str, Any] = builder.as_dataset()
-    except Exception as error:
-        # Whatever the library, the network or the disk has to say, the ways on are the same.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(dead_end(f"cannot be loaded ({reason[:200]})")) from None
-    commit = str(builder.hash)
-    return commit if re.fullmatch(r"[0-9a-f]{40}", commit) else None, splits
+    def read() -> Raw:
+        splits, origin = read_archive(fetch(), source.src, source.tgt)
+        address = {"url": identity} if isinstance(identity, str) else {}
+        return {split: [pairs] for split, pairs in splits.items()}, origin | address
+
+    if not optional:
+        raise InputError(
+            "data: the official archive has no validation split and its text is not prepared; "
+            "set data.valid_every=23 and data.prepared=false"
+        )
+    return _Found(["archive", identity], read)
 
 
-def _verbalized(
-    src: str, tgt: str, cache_dir: Path | None
-) -> tuple[dict[str, Pairs], dict[str, Any]]:
+def _downloaded(
+    source: Source, optional: Sequence[str], cache_dir: Path, say: Callable[[str], None]
+) -> _Found:
+    from lnexp.data.download import download
+
+    url = source.archive
+    if not url:
+        raise InputError("data.archive is not set; set it to the address of the official archive")
+    return _archive(source, optional, lambda: download(url, cache_dir / "archives", say), url)
+
+
+def _verbalized(source: Source, cache_dir: Path) -> _Found:
+    src, tgt = source.src, source.tgt
     if {src, tgt} != {"de", "en"}:
         raise InputError(
             f"data.src={src} data.tgt={tgt}: the embedded corpus is German (de) and English (en); "
@@ -214,10 +240,12 @@ def _verbalized(
         )
     from lnexp.data.verbalized import NAME, verbalized
 
-    pairs = verbalized(cache_dir)
-    sides = slice(None) if src == "de" else slice(None, None, -1)
-    splits: dict[str, Pairs] = {}
-    for split in SPLITS:
-        left, right = pairs[split][sides]
-        splits[split] = list(left), list(right)
-    return splits, {"source": "verbalized", "text": NAME}
+    def read() -> Raw:
+        text = verbalized(cache_dir)
+        splits = {
+            split: [(german, english) if src == "de" else (english, german)]
+            for split, (german, english) in text.items()
+        }
+        return splits, {"source": "verbalized", "text": NAME}
+
+    return _Found(["verbalized", NAME], read)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lnexp.data.batching import epoch_batches, n_batches, ordered_batches, select
 from lnexp.data.cache import TokenisedCorpus
-from lnexp.data.sources import Corpus
+from lnexp.data.corpus import Corpus
 from lnexp.data.tokenizer import BOS, EOS, PAD
-from lnexp.decode.beam import beam_search
-from lnexp.decode.bleu import corpus_scores
+from lnexp.decode.beam import Hypothesis, beam_search
+from lnexp.decode.bleu import translation_scores
 from lnexp.errors import InputError
 from lnexp.model.transformer import Transformer
 from lnexp.train import Loss, Metrics
@@ -57,7 +58,7 @@ class Translation:
     max_length: int
     seed: int
     device: torch.device
-    decode: DecodeOptions
+    decode_options: DecodeOptions
     valid_beam: int
     """Beam of the evaluations during training; the final scores use ``decode.beam``."""
     n_samples: int = 6
@@ -138,14 +139,22 @@ class Translation:
         """Loss of every pair of ``split``, and BLEU of its translations; samples to read.
 
         Validation during training decodes with ``valid_beam``; every other split with
-        ``decode.beam``.
+        ``decode_options.beam``.
         """
-        beam = self.valid_beam if split == "valid" else self.decode.beam
+        beam = self.valid_beam if split == "valid" else self.decode_options.beam
         metrics = self.score_loss(model, split, poll)
-        hypotheses = self.translate(model, split, poll, beam=beam)
+        data = self.tokenised.splits[split].src
+        best = self.decode(
+            model,
+            [data[i] for i in range(len(data))],
+            poll,
+            replace(self.decode_options, beam=beam),
+        )
+        hypotheses = [self.text(hypothesis.ids) for hypothesis in best]
         sources, references = self.corpus.splits[split]
-        metrics |= {"beam": beam, **corpus_scores(hypotheses, references)}
-        shown = list(zip(sources, references, hypotheses))[: self.n_samples]
+        metrics |= {"beam": beam, **self.scores(hypotheses, references[:])}
+        n = min(self.n_samples, len(hypotheses))
+        shown = zip(sources[:n], references[:n], hypotheses[:n])
         samples = "\n".join(f"src  {s}\nref  {r}\nhyp  {h}\n" for s, r, h in shown)
         return metrics, samples
 
@@ -165,30 +174,34 @@ class Translation:
             "n_targets": n_targets,
         }
 
-    def translate(
-        self, model: Transformer, split: str, poll: Callable[[], None], *, beam: int
-    ) -> list[str]:
-        """Translations of every sentence of ``split``, in its order."""
-        result = [""] * len(self.tokenised.splits[split].src)
-        for rows in self._ordered(split, self.decode.batch_tokens):
-            poll()
-            best = beam_search(
-                model,
-                self.collate(split, rows).src,
-                beam=beam,
-                length_penalty=self.decode.length_penalty,
-                max_len_a=self.decode.max_len_a,
-                max_len_b=self.decode.max_len_b,
-            )
-            for row, hypotheses in zip(rows, best, strict=True):
-                result[row] = self.tokenised.tokenizer.decode(hypotheses[0].ids)
-        return result
+    def decode(
+        self,
+        model: Transformer,
+        sources: Sequence[NDArray[Any]],
+        poll: Callable[[], None],
+        options: DecodeOptions,
+    ) -> list[Hypothesis]:
+        """The best hypothesis for each of ``sources`` (piece numbers without EOS), in their order."""
+        return decode(model, sources, poll, options)
 
-    def _ordered(self, split: str, tokens_per_batch: int | None = None) -> list[np.ndarray]:
+    def text(self, ids: Sequence[int]) -> str:
+        """The line of the corpus that piece numbers stand for: Moses tokens where it has those."""
+        return self.tokenised.tokenizer.decode(ids)
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> Metrics:
+        """BLEU and chrF of lines as in the corpus, each with its signature."""
+        c = self.corpus
+        return translation_scores(
+            hypotheses, references,
+            tokenised=c.tokenised, lowercased=c.lowercased, language=c.tgt,
+        )  # fmt: skip
+
+    def _ordered(self, split: str) -> list[np.ndarray]:
         data = self.tokenised.splits[split]
         everything = np.arange(len(data.src))
-        budget = tokens_per_batch or self.tokens_per_batch
-        return ordered_batches(data.src.lengths, data.tgt.lengths, everything, budget)
+        return ordered_batches(
+            data.src.lengths, data.tgt.lengths, everything, self.tokens_per_batch
+        )
 
     # What the record says of the data
 
@@ -222,6 +235,34 @@ class Translation:
         """Real target tokens of the training split, EOS in."""
         lengths = self.tokenised.splits["train"].tgt.lengths
         return int(lengths[self.kept].sum()) + len(self.kept)
+
+
+def decode(
+    model: Transformer,
+    sources: Sequence[NDArray[Any]],
+    poll: Callable[[], None],
+    options: DecodeOptions,
+) -> list[Hypothesis]:
+    """The best hypothesis for each of ``sources`` (piece numbers without EOS), in their order.
+
+    Sentences are decoded in batches of about equal length; none depends on its batch.
+    """
+    device = next(model.parameters()).device
+    lengths = np.array([len(ids) for ids in sources], np.int64)
+    result: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * len(sources)
+    for rows in ordered_batches(lengths, lengths, np.arange(len(lengths)), options.batch_tokens):
+        poll()
+        best = beam_search(
+            model,
+            pad([np.append(sources[i], EOS) for i in rows]).to(device),
+            beam=options.beam,
+            length_penalty=options.length_penalty,
+            max_len_a=options.max_len_a,
+            max_len_b=options.max_len_b,
+        )
+        for row, hypotheses in zip(rows, best, strict=True):
+            result[row] = hypotheses[0]
+    return result
 
 
 def pad(rows: list[np.ndarray]) -> Tensor:

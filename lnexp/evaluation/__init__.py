@@ -1,0 +1,1 @@
+"""`lnexp eval`: trained runs, scored, compared and put to use."""

@@ -1,0 +1,113 @@
+"""`lnexp prepare`: fetch, clean, tokenise and keep the text of a recipe, without training.
+
+Everything happens as `lnexp train` would do it, and is kept where it would keep it, so that a run
+started afterwards finds it.  ``--out DIR`` leaves a copy that may be moved to a machine without
+network, for ``data.path=DIR``.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lnexp.app import config_command
+from lnexp.build import build_vocabulary, load_text
+from lnexp.config import RunConfig
+from lnexp.data.cache import TokenisedCorpus, export
+from lnexp.data.corpus import RECORD, Corpus
+from lnexp.errors import InputError
+from lnexp.record import complain, say_plain
+from lnexp.run_dir import atomic_write
+
+HELP = """usage: lnexp prepare [--out DIR] [recipe=NAME] [KEY=VALUE ...]
+
+Fetch, clean, tokenise and keep the text of a recipe; `lnexp train` with the same keys finds it.
+
+  --out DIR    leave a copy in DIR, to be moved to a machine without network (data.path=DIR)
+
+  lnexp prepare recipe=iwslt14
+  lnexp prepare --out iwslt14 recipe=iwslt14 data.path=de-en.tgz
+  lnexp prepare --out wmt14 recipe=wmt14
+
+Groups and keys are those of `lnexp train`: see lnexp train --help.
+"""
+
+CODES = "codes"
+"""The merges that were given, in the copy."""
+
+
+def prepare_command(arguments: list[str]) -> int:
+    """Prepare what the overrides describe; return the exit code."""
+    if any(word in ("-h", "--help") for word in arguments):
+        print(HELP, end="")
+        return 0
+    out: Path | None = None
+    overrides: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--out" or word.startswith("--out="):
+            name = next(rest, "") if word == "--out" else word.removeprefix("--out=")
+            if not name or name.startswith("-") or "=" in name:
+                complain(f"--out {name} must be a directory: --out DIR")
+                return 2
+            out = Path(name).expanduser()
+        else:
+            overrides.append(word)
+    return config_command("prepare", overrides, partial(prepare, out=out))
+
+
+def prepare(
+    cfg: RunConfig, resolved: dict[str, Any], experiments: list[str], *, out: Path | None
+) -> Path:
+    """Prepare the text of ``cfg`` and return the directory of the text."""
+    if cfg.dry_run:
+        raise InputError("dry_run=true is for lnexp train; leave it out")
+    if out is not None:
+        _refuse_other(out)
+    vocabulary = build_vocabulary(cfg)
+    corpus, text = load_text(cfg, vocabulary, say_plain)
+    for split, sides in text.splits.items():
+        tokens = f"{len(sides.src.ids):,} and {len(sides.tgt.ids):,} pieces"
+        say_plain(f"{split}: {len(sides.src):,} pairs, {tokens} of {corpus.src} and {corpus.tgt}")
+    say_plain(f"vocabulary: {text.tokenizer.vocab_size:,} pieces ({cfg.data.subword})")
+    assert corpus.home is not None
+    if out is None:
+        return corpus.home
+    _copy(corpus, text, out)
+    hint = f"recipe={cfg.recipe.name} data.path={out}"
+    if vocabulary.codes is not None:
+        atomic_write(out / CODES, vocabulary.codes)
+        hint += f" data.codes={out / CODES}"
+    say_plain(f"on any machine: lnexp train +exp=preln_nowarmup {hint}")
+    return out
+
+
+def _refuse_other(out: Path) -> None:
+    if out.is_dir() and any(out.iterdir()) and not (out / RECORD).exists():
+        raise InputError(f"--out {out} holds other files; name a new or an empty directory")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; name a directory")
+
+
+def _copy(corpus: Corpus, text: TokenisedCorpus, out: Path) -> None:
+    """Copy the text and its pieces to ``out``; the record of what is there comes last."""
+    home = corpus.home
+    assert home is not None
+    if out.exists() and out.samefile(home):
+        return
+    try:
+        if (out / RECORD).exists() and not filecmp.cmp(home / RECORD, out / RECORD, shallow=False):
+            raise InputError(f"--out {out} holds another text; name a new or an empty directory")
+        out.mkdir(parents=True, exist_ok=True)
+        for path in sorted(home.iterdir()):
+            if path.is_file() and path.name != RECORD:
+                shutil.copyfile(path, out / path.name)
+        shutil.copyfile(home / RECORD, out / RECORD)
+        export(text, out)
+    except OSError as error:
+        raise InputError(
+            f"--out {out} cannot be written ({error.strerror or error}); name another directory"
+        ) from None
