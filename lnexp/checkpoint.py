@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from lnexp.atomic import atomic_write
 from lnexp.errors import InputError
-from lnexp.run_dir import atomic_write
 from lnexp.train import Best, TrainState
 
 SCHEMA = 1

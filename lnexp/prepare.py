@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lnexp.app import config_command
+from lnexp.atomic import atomic_write
 from lnexp.build import build_vocabulary, load_text
 from lnexp.config import RunConfig
 from lnexp.data.cache import TokenisedCorpus, export
 from lnexp.data.corpus import RECORD, Corpus
 from lnexp.errors import InputError
 from lnexp.record import complain, say_plain
-from lnexp.run_dir import atomic_write
 
 HELP = """usage: lnexp prepare [--out DIR] [recipe=NAME] [KEY=VALUE ...]
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -17,10 +18,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from lnexp.atomic import atomic_write, naming
 from lnexp.checkpoint import save_model, save_state
 from lnexp.errors import Interrupted
 from lnexp.kept_weights import prune
-from lnexp.run_dir import RunDir, atomic_write, write_status
+from lnexp.run_dir import RunDir, write_status
 from lnexp.train import TrainState
 
 SHOW_CURSOR = b"\x1b[?25h"
@@ -61,21 +63,38 @@ class TensorBoard:
     def __init__(self, run: RunDir) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        shutil.rmtree(run.tensorboard, ignore_errors=True)
-        self._writer = SummaryWriter(str(run.tensorboard), flush_secs=5)
-        for row in run.metrics():
-            self.row(row["kind"], row["t"], row)
+        self._path = run.tensorboard
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._previous, threading.excepthook = threading.excepthook, self._on_thread_error
+        try:
+            with naming(self._path):
+                self._writer = SummaryWriter(str(self._path), flush_secs=5)
+            for row in run.metrics():
+                self.row(row["kind"], row["t"], row)
+        except BaseException:
+            threading.excepthook = self._previous
+            raise
 
     def row(self, kind: str, t: int, values: dict[str, Any]) -> None:
         """Add every number of a row as a scalar ``kind/name``."""
         for name, value in values.items():
             if isinstance(value, (int, float)) and name != "t":
                 tag = name if name.startswith("grad_norm/") else f"{kind}/{name}"
-                self._writer.add_scalar(tag, value, t)
+                with naming(self._path):
+                    self._writer.add_scalar(tag, value, t)
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        try:
+            with naming(self._path):
+                self._writer.close()
+        finally:
+            threading.excepthook = self._previous
+
+    def _on_thread_error(self, error: threading.ExceptHookArgs) -> None:
+        # The writer's thread keeps an OSError and raises it again in the next call from here.
+        if not isinstance(error.exc_value, OSError):
+            self._previous(error)
 
 
 class Recorder:
@@ -103,8 +122,11 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        self._tensorboard.close()
-        self._log.close()
+        try:
+            self._tensorboard.close()
+        finally:
+            with naming(self.run.log_file):
+                self._log.close()
 
     def say(self, text: str) -> None:
         """Print a line, and keep it in ``train.log``."""
@@ -113,7 +135,8 @@ class Recorder:
 
     def log(self, text: str) -> None:
         """Keep a line in ``train.log``."""
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        with naming(self.run.log_file):
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def row(self, kind: str, t: int, values: dict[str, Any]) -> None:
         """Append a row to the record and to the curves, and say it."""

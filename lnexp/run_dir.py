@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from lnexp.atomic import atomic_write, naming
 from lnexp.errors import InputError
 
 SCHEMA = 1
@@ -50,19 +51,6 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of an identity."""
     text = json.dumps(canonical(identity), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def atomic_write(path: Path, data: bytes | memoryview | str) -> None:
-    """Replace ``path`` by ``data``; after a crash it holds the old or the new content, whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:
@@ -131,12 +119,14 @@ class RunDir:
 
     def append(self, kind: str, t: int, values: Mapping[str, Any]) -> None:
         """Append one row to ``metrics.jsonl``."""
-        if self.metrics_file is None:
-            self.metrics_file = open(self.path / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115
+        path = self.path / "metrics.jsonl"
         row = json.dumps({"kind": kind, "t": t, **finite(values)}, ensure_ascii=False)
         line = row.encode() + b"\n"
-        if self.metrics_file.write(line) != len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "metrics.jsonl"))
+        with naming(path):
+            if self.metrics_file is None:
+                self.metrics_file = open(path, "ab", buffering=0)  # noqa: SIM115
+            if self.metrics_file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Yield the rows; a torn last line, left by a crash, is passed over."""

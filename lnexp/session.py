@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 
+from lnexp.atomic import atomic_write
 from lnexp.build import Parts, build, build_plan
 from lnexp.checkpoint import load_model, load_state
 from lnexp.config import RunConfig, readable_name
@@ -16,7 +18,7 @@ from lnexp.errors import Diverged, InputError, Interrupted
 from lnexp.kept_weights import forget_after
 from lnexp.provenance import code_state, git_label, session
 from lnexp.record import Recorder, Signals, say_plain, scores_line
-from lnexp.run_dir import RunDir, atomic_write, identity_hash, open_run, write_status
+from lnexp.run_dir import RunDir, identity_hash, open_run, write_status
 from lnexp.tasks.translation import Translation
 from lnexp.train import TrainPlan, TrainState, evaluate, evaluation_due, train
 
@@ -97,8 +99,9 @@ def _train_and_score(parts: Parts, recorder: Recorder, plan: TrainPlan) -> dict[
         recorder.say(f"stopped after update {state.t}; the same command continues")
         raise
     except BaseException as error:
-        write_status(run, "failed", state.t, plan.updates, error=repr(error))
-        recorder.log(traceback.format_exc())
+        with suppress(OSError):  # a full disk takes neither
+            write_status(run, "failed", state.t, plan.updates, error=repr(error))
+            recorder.log(traceback.format_exc())
         raise
     return result | {"updates": state.t, "seconds": state.seconds, "tokens": state.tokens}
 

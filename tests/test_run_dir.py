@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lnexp.atomic import atomic_write
 from lnexp.errors import InputError
-from lnexp.run_dir import atomic_write, identity_hash, open_run, planned_path
+from lnexp.run_dir import identity_hash, open_run, planned_path
 
 WHO = {"model": {"d_model": 8}, "seed": 1}
 

@@ -130,6 +130,7 @@ def make_store(entry: Path, fill: Callable[[Path], None], say: Say) -> None:
                     shutil.rmtree(building, ignore_errors=True)
                 raise
         shutil.rmtree(entry, ignore_errors=True)
+        (building / PROGRESS).unlink(missing_ok=True)  # of a maker killed right before its end
         building.rename(entry)
 
 

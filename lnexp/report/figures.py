@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lnexp.atomic import atomic_write
 from lnexp.report.load import Run
 from lnexp.report.tables import Arm
-from lnexp.run_dir import atomic_write
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)), (0, (1, 1)))

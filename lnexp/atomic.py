@@ -1,0 +1,31 @@
+"""Files replaced as a whole, and errors that say which file they are about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an `OSError` say which file it is about: one of a write, a full disk, does not."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def atomic_write(path: Path, data: bytes | memoryview | str) -> None:
+    """Replace ``path`` by ``data``; after a crash it holds the old or the new content, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with naming(path):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
