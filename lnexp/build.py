@@ -145,12 +145,17 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=name).device
+        device = torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).split(". ")[0].splitlines()[0][:120]
         raise InputError(
             f"device={name} cannot be used ({reason}); use auto, cpu or cuda"
         ) from None
+    if device.type == "meta":
+        raise InputError(
+            f"device={name} cannot be used (it holds no numbers); use auto, cpu or cuda"
+        )
+    return device
 
 
 def build_task(

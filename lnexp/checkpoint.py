@@ -7,13 +7,12 @@ Files are replaced as a whole and loaded without executing anything (``weights_o
 from __future__ import annotations
 
 import io
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lnexp.atomic import atomic_write
 from lnexp.errors import InputError
@@ -33,12 +32,13 @@ def _load(path: Path, device: torch.device) -> dict[str, Any]:
         saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; the run has no such checkpoint") from None
-    except (RuntimeError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # of damaged bytes, unpickling makes almost any
         reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(
             f"{path} is damaged or foreign ({reason}); copy it again, or delete the run directory"
         ) from None
-    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
+    schema = saved.get("schema") if isinstance(saved, dict) else None
+    if not isinstance(schema, int) or schema != SCHEMA:
         raise InputError(
             f"{path} is no checkpoint of schema {SCHEMA}, which this lnexp reads; use the version "
             "that wrote it"
@@ -67,6 +67,17 @@ def save_state(state: TrainState, metrics_size: int, path: Path) -> None:
 def load_state(state: TrainState, path: Path, device: torch.device) -> int:
     """Fill ``state`` from ``path``; return the length of ``metrics.jsonl`` that belongs to it."""
     saved = _load(path, device)
+    try:
+        return _fill(state, saved)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(
+            f"{path} does not hold the state of this run ({reason}); copy the whole run directory "
+            "again, or delete it and train anew"
+        ) from None
+
+
+def _fill(state: TrainState, saved: dict[str, Any]) -> int:
     state.model.load_state_dict(saved["model"])
     state.optimizer.load_state_dict(saved["optimizer"])
     state.t, state.tokens, state.seconds = saved["t"], saved["tokens"], saved["seconds"]
@@ -91,18 +102,39 @@ def load_model(model: nn.Module, paths: Sequence[Path], device: torch.device) ->
     mean: dict[str, Any] = {}
     where = device if len(paths) == 1 else torch.device("cpu")  # not every device has float64
     for path in paths:
-        saved = _load(path, where)
-        updates.append(saved["t"])
-        for name, value in saved["model"].items():
+        t, weights = _weights(path, where)
+        updates.append(t)
+        if mean and {k: v.shape for k, v in weights.items()} != {
+            k: v.shape for k, v in mean.items()
+        }:
+            raise InputError(
+                f"{path} holds other weights than {paths[0]} beside it, so they have no mean; "
+                "copy the whole run directory again"
+            )
+        for name, value in weights.items():
             if len(paths) > 1 and value.is_floating_point():
                 value = value.double() / len(paths) + mean.get(name, 0)
             mean[name] = value
     try:
         model.load_state_dict(mean)  # copies into the parameters, and so back to their type
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise InputError(
             f"{paths[-1]} does not fit the model of config.yaml beside it ({reason}); "
             "copy the whole run directory again"
         ) from None
     return updates
+
+
+def _weights(path: Path, device: torch.device) -> tuple[int, dict[str, Tensor]]:
+    saved = _load(path, device)
+    t, weights = saved.get("t"), saved.get("model")
+    named = isinstance(weights, dict) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in weights.items()
+    )
+    if type(t) is not int or not isinstance(weights, dict) or not named:
+        raise InputError(
+            f"{path} holds no update t or no weights; it is damaged or foreign, copy the whole run "
+            "directory again"
+        )
+    return t, weights

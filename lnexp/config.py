@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from lnexp.errors import InputError
-from lnexp.run_dir import canonical
+from lnexp.identity import canonical
 
 
 def execution() -> Any:
@@ -179,6 +179,10 @@ class DecodeConfig:
         for name in ("beam", "valid_beam", "batch_tokens"):
             value = getattr(self, name)
             check(f"decode.{name}", value, value >= 1, "must be at least 1")
+            fits = value <= 1000 or name == "batch_tokens"
+            check(f"decode.{name}", value, fits, "must be at most 1000")
+        penalty = self.length_penalty
+        check("decode.length_penalty", penalty, -10 <= penalty <= 10, "must be in [-10, 10]")
         check("decode.max_len_a", self.max_len_a, self.max_len_a >= 0, "must not be negative")
         check("decode.max_len_b", self.max_len_b, 1 <= self.max_len_b <= 1e5, "must be in [1, 1e5]")
         check("decode.max_len_a", self.max_len_a, self.max_len_a <= 1e3, "must be at most 1000")
@@ -210,7 +214,7 @@ class RunConfig:
         """Raise `InputError` for the first value that breaks a rule."""
         check("seed", self.seed, 0 <= self.seed < 2**63, "must be from 0 to 2^63 - 1")
         if self.threads is not None:
-            check("threads", self.threads, self.threads >= 1, "must be at least 1, or null")
+            check("threads", self.threads, 1 <= self.threads <= 1024, "must be 1 to 1024, or null")
 
 
 def conf_dir() -> Path:

@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from lnexp.errors import InputError
 from lnexp.run_dir import RunDir
@@ -27,7 +29,11 @@ class Checkpoint:
 
 def nearest(updates: Iterable[int], centre: int, n: int) -> list[int]:
     """The ``n`` of ``updates`` nearest to ``centre``, ascending; of two as near, the earlier."""
-    return sorted(sorted(updates, key=lambda t: (abs(t - centre), t))[:n])
+    return sorted(sorted(updates, key=lambda t: _distance(t, centre))[:n])
+
+
+def _distance(t: int, centre: int) -> tuple[int, int]:
+    return abs(t - centre), t
 
 
 def needed(updates: Iterable[int], best: int | None, k: int) -> set[int]:
@@ -71,50 +77,92 @@ def find(run: RunDir, name: str) -> Checkpoint:
             f"--checkpoint={name} must be last, best, an update, last:N or best:N (N at least 1)"
         )
     kind, number, update = match.groups()
+    there = run.last_checkpoint.exists()
     if kind == "last" and number is None:
+        if not there:
+            raise InputError(
+                f"--checkpoint=last: {run.last_checkpoint} does not exist; the run saved none yet, "
+                "or was copied without"
+            )
         return Checkpoint(name, [run.last_checkpoint])
     files = kept(run)
-    if (end := _end(run)) is not None:  # which need not be an evaluation of the cadence
+    if there and (end := _end(run)) is not None:  # which need not be an evaluation of the cadence
         files.setdefault(end, run.last_checkpoint)
-    return Checkpoint(name, _files(run, name, files, _wanted(run, kind, number, update)))
+    if kind is None:
+        return Checkpoint(name, _files(run, name, files, [int(update or 0)], ""))
+    order = _order(run, kind, name)
+    n, most = int(number or 1), sum(1 for _ in takewhile(files.__contains__, order))
+    remedy = f"use {kind}:{most} or less" if most else "use --checkpoint last"
+    if n > len(order):
+        raise InputError(f"--checkpoint={name}: {run.path} has {len(order)} evaluations; {remedy}")
+    return Checkpoint(name, _files(run, name, files, sorted(order[:n]), f"; {remedy}"))
 
 
 def _end(run: RunDir) -> int | None:
     """The update that the last checkpoint is of, as far as the record can vouch for it."""
     result, status = run.read_json("result"), run.read_json("status")
     if result.get("outcome") == "finished":
-        return int(result["updates"])
-    return int(status["t"]) if status.get("state") == "stopped" and status["t"] else None
+        return _update(run, "result", "updates", result)
+    return _update(run, "status", "t", status) or None if status.get("state") == "stopped" else None
 
 
-def _wanted(run: RunDir, kind: str | None, number: str | None, update: str | None) -> list[int]:
-    if kind is None:
-        return [int(update or 0)]
-    losses = {row["t"]: row["loss"] for row in run.metrics() if row["kind"] == "valid"}
+def _update(run: RunDir, name: str, key: str, record: dict[str, Any]) -> int:
+    if type(record.get(key)) is not int:
+        raise InputError(
+            f"{run.path / name}.json: {key}={record.get(key)} must be a number of updates; it is "
+            "damaged or foreign, copy the whole run directory again"
+        )
+    return int(record[key])
+
+
+def _order(run: RunDir, kind: str, name: str) -> list[int]:
+    """Evaluated updates, the one that counts most first: the last, or the best."""
+    losses = _losses(run)
     finite = {t: x for t, x in losses.items() if x is not None and math.isfinite(x)}
     if not losses or (kind == "best" and not finite):
         raise InputError(
-            f"--checkpoint={kind}{f':{number}' if number else ''}: {run.path} has no evaluation "
+            f"--checkpoint={name}: {run.path} has no evaluation "
             "with a finite loss; use --checkpoint last"
         )
-    n = int(number or 1)
-    if n > len(losses):
-        raise InputError(
-            f"--checkpoint={kind}:{n}: {run.path} has {len(losses)} evaluations; "
-            f"use {kind}:{len(losses)} or less"
-        )
     if kind == "last":
-        return sorted(losses)[-n:]
-    return nearest(losses, min(finite, key=lambda t: (finite[t], t)), n)
+        return sorted(losses, reverse=True)
+    best = min(finite, key=lambda t: (finite[t], t))
+    return sorted(losses, key=lambda t: _distance(t, best))
 
 
-def _files(run: RunDir, name: str, files: dict[int, Path], wanted: list[int]) -> list[Path]:
+def _losses(run: RunDir) -> dict[int, float | None]:
+    """Validation loss of each evaluation."""
+    path, losses = run.path / "metrics.jsonl", {}
+    try:
+        for number, row in enumerate(run.metrics(), 1):
+            if not isinstance(row, dict) or (
+                row.get("kind") == "valid" and not _is_evaluation(row)
+            ):
+                raise InputError(
+                    f"{path} row {number} is no row of a run ({str(row)[:60]}); it is damaged or "
+                    "foreign, copy the whole run directory again"
+                )
+            if row.get("kind") == "valid":
+                losses[row["t"]] = row["loss"]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error})") from None
+    return losses
+
+
+def _is_evaluation(row: dict[str, Any]) -> bool:
+    loss = row.get("loss", "")
+    return type(row.get("t")) is int and (loss is None or type(loss) in (int, float))
+
+
+def _files(
+    run: RunDir, name: str, files: dict[int, Path], wanted: list[int], remedy: str
+) -> list[Path]:
     missing = [t for t in wanted if t not in files]
     if missing:
         have = ", ".join(map(str, files)) or "none"
         raise InputError(
             f"--checkpoint={name}: {run.path} does not keep the weights of "
             f"update{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}; it keeps those of: "
-            f"{have} (train.keep_weights says how many)"
+            f"{have} (train.keep_weights says how many){remedy}"
         )
     return [files[t] for t in wanted]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -26,6 +25,7 @@ from typing import IO, Any, Literal
 
 from lnexp.atomic import atomic_write, naming
 from lnexp.errors import InputError
+from lnexp.identity import canonical, identity_hash
 
 SCHEMA = 1
 """Version of the files' layout, stated in each."""
@@ -34,23 +34,6 @@ RESULT_SCHEMA = 1
 """Raised when the code gives other results for the same identity: such a run is a new version."""
 
 State = Literal["new", "unfinished", "finished", "longer"]
-
-
-def canonical(value: Any) -> Any:
-    """Normalise a config for hashing: 1 and 1.0 are one number, the order of keys is none."""
-    if isinstance(value, Mapping):
-        return {str(k): canonical(v) for k, v in sorted(value.items())}
-    if isinstance(value, (list, tuple)):
-        return [canonical(v) for v in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-def identity_hash(identity: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of an identity."""
-    text = json.dumps(canonical(identity), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def finite(value: Any) -> Any:
@@ -256,7 +239,7 @@ def _locked(
             f"runs_dir: cannot write {run.path} ({error.strerror}); set runs_dir=DIR to another"
         ) from None
     try:
-        fcntl.flock(run.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(run.lock)
     except BlockingIOError:
         run.release()
         owner = run.read_json("status")
@@ -278,6 +261,17 @@ def _locked(
             f"already trained in {run.path}; set repeat=true to train a shorter one beside it"
         )
     return run, state
+
+
+def _flock(file: IO[bytes], tries: int = 20, pause: float = 0.05) -> None:
+    """Lock ``file``, or raise `BlockingIOError`; who looks whether it is locked holds it a moment."""
+    for left in reversed(range(tries)):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(pause)
 
 
 def write_status(run: RunDir, state: str, t: int, updates: int, **more: Any) -> None:

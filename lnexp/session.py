@@ -15,10 +15,11 @@ from lnexp.build import Parts, build, build_plan
 from lnexp.checkpoint import load_model, load_state
 from lnexp.config import RunConfig, readable_name
 from lnexp.errors import Diverged, InputError, Interrupted
+from lnexp.identity import identity_hash
 from lnexp.kept_weights import forget_after
 from lnexp.provenance import code_state, git_label, session
 from lnexp.record import Recorder, Signals, say_plain, scores_line
-from lnexp.run_dir import RunDir, identity_hash, open_run, write_status
+from lnexp.run_dir import RunDir, open_run, write_status
 from lnexp.tasks.translation import Translation
 from lnexp.train import TrainPlan, TrainState, evaluate, evaluation_due, train
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lnexp.data import download as download_module
 from lnexp.data.archive import (
     TESTS,
+    archive_files,
     download,
-    is_archive,
     read_archive,
     text_of_segments,
     text_of_tagged,
@@ -181,8 +181,8 @@ def test_the_archive_is_read_wherever_it_lies(tmp_path, variant):
             path = pack(there / "any.tar", layout())
         case _:
             path = pack(there / "x.tar", {f"./a/b/{k}": v for k, v in layout().items()})
-    assert is_archive(path, "de", "en")
-    assert is_archive(path, "en", "de")
+    assert archive_files(path, "de", "en")
+    assert archive_files(path, "en", "de")
     assert read_archive(path, "de", "en")[0] == expected
 
 
@@ -339,10 +339,10 @@ def test_links_in_a_tar_file_are_not_followed_and_nothing_is_written(tmp_path):
 def test_other_files_and_directories_are_no_archive(tmp_path):
     (tmp_path / "train.de").write_text("x\n")
     (tmp_path / "corpus.txt").write_text("x\n")
-    assert not is_archive(tmp_path, "de", "en")
-    assert not is_archive(tmp_path / "corpus.txt", "de", "en")
-    assert not is_archive(tmp_path / "none.tgz", "de", "en")
-    assert not is_archive(unpack(tmp_path / "u", layout()), "fr", "en")
+    assert not archive_files(tmp_path, "de", "en")
+    assert not archive_files(tmp_path / "corpus.txt", "de", "en")
+    assert not archive_files(tmp_path / "none.tgz", "de", "en")
+    assert not archive_files(unpack(tmp_path / "u", layout()), "fr", "en")
 
 
 # ------------------------------------------------------------------------------------ downloading

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -284,9 +285,9 @@ class Recorded(Sequence):
 
 def test_no_more_than_a_part_of_the_text_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(encode, "LINES_AT_ONCE", 7)
+    monkeypatch.setattr("lnexp.data.corpus.BLOCK_LINES", 5)  # for the fingerprint
     src, tgt = Recorded(TRAIN[0]), Recorded(TRAIN[1])
     text = corpus(train=(src, tgt))
-    src.largest = tgt.largest = 0  # the fingerprint was computed
     result = get(tmp_path, text)
     assert content(result)["train"] == [result.tokenizer.encode(side) for side in TRAIN]
     assert (src.largest, tgt.largest) == (7, 7)
@@ -461,3 +462,10 @@ def test_an_impossible_vocabulary_leaves_nothing_behind(tmp_path):
     with pytest.raises(InputError, match=r"data\.vocab_size=9999 is too large"):
         get(tmp_path, size=9999)
     assert files(tmp_path) == []
+
+
+def test_text_that_was_changed_is_not_tokenised_under_its_old_fingerprint(tmp_path):
+    text = corpus()
+    changed = replace(text, splits={**text.splits, "test": (["anders"], ["other"])})
+    with pytest.raises(InputError, match=r"is damaged \(the text beside it was changed\); delete"):
+        get(tmp_path, changed)

@@ -313,7 +313,7 @@ def test_classes_of_a_foreign_run_directory_are_not_loaded(lnexp, tiny):
         config.write_text(text.replace("torch.nn.LayerNorm", target))
         done = lnexp("eval", run)
         assert done.returncode == 2
-        assert f"norm._target_={target} is not part of lnexp or torch; add --trust" in done.stderr
+        assert f"norm._target_={target} is no norm of lnexp or torch; add --trust" in done.stderr
 
 
 def test_an_overfull_vocabulary_and_other_data_are_told_apart_by_eval(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lnexp.config import RunConfig, conf_dir, readable_name, scientific
 from lnexp.errors import InputError
-from lnexp.run_dir import identity_hash
+from lnexp.identity import identity_hash
 from lnexp.validate import validate
 
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "exp").glob("*.yaml"))

@@ -106,7 +106,7 @@ def test_lines_are_a_sequence_like_a_list(tmp_path_factory, lines, part, at):
 )
 def test_lines_that_are_not_as_recorded_are_an_error(tmp_path, content, count):
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(InputError, match=r"x is damaged \(.*\); copy it again"):
+    with pytest.raises(InputError, match=r"x is damaged \(.*\); delete .* if it lies in the cache"):
         Lines(tmp_path / "x", count)[0]
 
 
@@ -480,3 +480,40 @@ def test_an_archives_text_is_raw_whatever_signs_of_moses_it_holds(tmp_path):
     assert store.splits["test"][0][0] == "er &amp; amp ; sie &amp; quot ; sind &amp; quot ; hier ."
     with pytest.raises(InputError, match="looks tokenised already"):
         fill(tmp_path / "t", splits, {"source": "files"}, LANGUAGES, IWSLT, workers=1, say=quiet)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"languages": ["de"]}, {"pairs": {"train": 1}}, {"pairs": {"train": "1"}}, {"files": []},
+        {"fingerprints": {}}, {"origin": []}, {"preparation": {}}, {"tokenised": 1},
+    ],
+)  # fmt: skip
+def test_a_record_of_another_shape_is_damaged(tmp_path, change):
+    store = put(tmp_path / "s", TEXT)
+    record = json.loads((store / "corpus.json").read_text())
+    [key] = change
+    for spoilt in ({**record, **change}, {k: v for k, v in record.items() if k != key}):
+        (store / "corpus.json").write_text(json.dumps(spoilt))
+        with pytest.raises(InputError, match=rf"is damaged \(corpus\.json has no sound {key}\)"):
+            load(store, tmp_path / "cache")
+
+
+def test_a_file_of_the_same_name_that_is_somebody_elses_is_none_of_ours(tmp_path):
+    raw = put_files(tmp_path / "raw", TEXT)
+    (raw / "corpus.json").write_text('{"name": "mine"}')
+    assert content(load(raw, tmp_path / "cache")) == TEXT
+
+
+def test_text_that_is_said_to_be_in_lower_case_and_is_not_is_refused(tmp_path):
+    raw = put_files(tmp_path / "raw", {s: (["Der Hund ."] * 9, ["a dog ."] * 9) for s in TEXT})
+    said = Preparation("moses", lowercase=True, prepared=True)
+    message = r"test in de is not in lower case \(Der in line 1, .*set data\.lowercase=false"
+    with pytest.raises(InputError, match=message):
+        load(raw, tmp_path / "cache", said)
+    assert load(raw, tmp_path / "cache", Preparation("moses", prepared=True)).tokenised
+
+
+def test_an_empty_path_is_not_the_current_directory():
+    with pytest.raises(InputError, match=r"data\.path is empty; set it to a directory"):
+        Source("t", "files", "de", "en", {}, path="")

@@ -5,23 +5,31 @@ import json
 import math
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lnexp.checkpoint import load_model, save_model
-from lnexp.cli import dispatch
+from lnexp.checkpoint import load_model, load_state, save_model
+from lnexp.cli import dispatch, main
+from lnexp.config import conf_dir
 from lnexp.data.preparation import Moses
 from lnexp.errors import InputError
+from lnexp.evaluation.output import check_output, written_whole
+from lnexp.evaluation.trained import load_config
 from lnexp.evaluation.translate import incoming
+from lnexp.evaluation.trust import is_known
 from lnexp.kept_weights import find, needed
 from lnexp.run_dir import RunDir
+from lnexp.train import TrainState
 
 UPDATES, EVERY, KEEP = 32, 5, 2
 
@@ -129,8 +137,6 @@ def test_what_is_kept_does_not_depend_on_when_it_was_pruned(evaluations, k, data
 
 
 def test_a_resumed_run_ends_with_the_same_weights(arguments, other, tmp_path, monkeypatch):
-    import signal
-
     from lnexp.tasks.translation import Translation
 
     torn = [*arguments, f"runs_dir={tmp_path}", f"train.keep_weights={KEEP}", "seed=2"]
@@ -204,8 +210,6 @@ def test_a_mean_is_taken_in_float64(tmp_path):
 
 
 def test_eval_scores_the_mean_of_two_checkpoints(lnexp, run, tmp_path):
-    import shutil
-
     one, two = (
         torch.load(run / "checkpoints" / f"weights-{t:08d}.pt", weights_only=True) for t in (15, 20)
     )
@@ -421,8 +425,6 @@ def test_translate_gives_the_hypotheses_of_the_test_set(
 
 def test_translate_needs_the_run_directory_alone(run, corpus_dir, tmp_path):
     """In a process of its own, on a copy whose config names data that are gone."""
-    import shutil
-
     copy = tmp_path / "v1"
     shutil.copytree(run, copy)
     config = copy / "config.yaml"
@@ -470,6 +472,14 @@ def test_lines_are_cut_at_line_feeds_alone(lines, size, ends):
 # Mistakes
 
 
+def last_kept(run):
+    """How many of the last evaluations in a row have their weights on disk."""
+    kept = {*updates_kept(run), UPDATES}
+    gap = next(i for i, t in enumerate(sorted(losses_of(run), reverse=True)) if t not in kept)
+    assert gap < len(losses_of(run))
+    return gap
+
+
 def mistakes(run, other, tmp_path):
     short = tmp_path / "short"
     short.write_text("eins\n")
@@ -488,8 +498,13 @@ def mistakes(run, other, tmp_path):
          f"update 3; it keeps those of: {kept} (train.keep_weights says how many)"),
         ([run, "--checkpoint", "last:8"], f"--checkpoint=last:8: {run} has 7 evaluations; "
          "use last:7 or less"),
-        ([run, "--beam", "0"], "argument --beam: 0 must be a whole number of at least 1"),
+        ([other, "--checkpoint", "last:8"], f"--checkpoint=last:8: {other} has 7 evaluations; "
+         f"use last:{last_kept(other)} or less"),
+        ([run, "--beam", "0"], "argument --beam: 0 must be a whole number from 1 to 1000"),
+        ([run, "--beam", "1001"], "argument --beam: 1001 must be a whole number from 1 to 1000"),
         ([run, "--length-penalty", "nan"], "argument --length-penalty: nan must be a number"),
+        ([run, "--length-penalty=-400"], "argument --length-penalty: -400 must be a number from "
+         "-10 to 10"),
         ([run, "--bootstrap", "1"], "argument --bootstrap: 1 must be a whole number of at least 2"),
         ([run, "--bootstrap", "10000000"], "--bootstrap=10000000 of 20 sentences needs too much"),
         ([run, "--split", "test", "--input", short], "--split and --input name two texts"),
@@ -501,13 +516,21 @@ def mistakes(run, other, tmp_path):
         ([run, "--input", tmp_path / "empty", "--reference", short], "--input="),
         ([run, "--input", tmp_path / "no", "--reference", short], f"{tmp_path / 'no'}: cannot be"),
         ([run, "--output", tmp_path], f"--output={tmp_path} is there and not empty; name a new"),
-        ([run, "--output", short], f"--output={short} is there and not empty"),
+        ([run, "--output", short], f"--output={short} is a file; name a new directory"),
         ([run, "--translate", "--split", "test"], "--translate reads standard input and takes no "
          "--split; drop it"),
+        ([run, "--translate", "--data-path", "x"], "--translate reads standard input and takes no "
+         "--data-path; drop it"),
+        ([run, "--translate", "--codes", "x"], "--translate reads standard input and takes no "
+         "--codes; drop it"),
+        ([run, "--translate", "--cache-dir", "x"], "--translate reads standard input and takes no "
+         "--cache-dir; drop it"),
+        ([run, "--data-path", tmp_path / "gone"], f"data.path={tmp_path / 'gone'} does not exist"),
         ([run, other, "--translate"], "--translate takes one run, not 2"),
         ([run, run / ".." / "v1"], f"{run} is named twice; a run is not compared with itself"),
         ([run, "--translate", "--beam", "1,2"], "--translate takes one --beam, not 2"),
         ([run, "--device", "gpu"], "device=gpu cannot be used"),
+        ([run, "--device", "meta"], "device=meta cannot be used (it holds no numbers); use auto"),
     ]  # fmt: skip
 
 
@@ -522,14 +545,13 @@ def test_a_mistake_gets_one_line_and_exit_code_2(lnexp, run, other, tmp_path):
 
 
 def test_damaged_files_are_named(lnexp, monkeypatch, run, tmp_path):
-    import shutil
-
     copy = tmp_path / "v1"
     shutil.copytree(run, copy)
-    (copy / "tokenizer.model").write_bytes(b"other")
-    assert "tokenizer.model cannot be read" in translate(
-        lnexp, monkeypatch, b"", copy, check=2
-    ).stderr  # fmt: skip
+    for content in (b"other", b""):
+        (copy / "tokenizer.model").write_bytes(content)
+        assert "tokenizer.model cannot be read" in translate(
+            lnexp, monkeypatch, b"", copy, check=2
+        ).stderr  # fmt: skip
     (copy / "tokenizer.model").unlink()
     assert "tokenizer.model is missing" in translate(lnexp, monkeypatch, b"", copy, check=2).stderr
     shutil.copy(run / "tokenizer.model", copy)
@@ -580,6 +602,11 @@ def test_the_last_checkpoint_of_a_diverged_run_is_not_where_it_ended(tmp_path):
 
 def test_a_stopped_run_has_the_weights_it_stopped_at(tmp_path):
     run = record(tmp_path, {10: 3.0}, [10], status={"state": "stopped", "t": 13})
+    with pytest.raises(InputError, match=r"does not keep the weights of update 13; .* 10 \("):
+        find(run, "13")
+    with pytest.raises(InputError, match=r"--checkpoint=last: .*last.pt does not exist; the run"):
+        find(run, "last")
+    run.last_checkpoint.touch()
     assert find(run, "13").paths == [run.last_checkpoint]
     assert find(run, "last:1").paths == [run.weights(10)]
 
@@ -588,8 +615,350 @@ def test_an_average_needs_all_its_weights(tmp_path):
     run = record(tmp_path, {10: 3.0, 20: 2.0, 30: 2.5}, [20, 30])
     with pytest.raises(InputError, match=r"updates? 10; it keeps those of: 20, 30 \(train.keep_w"):
         find(run, "last:3")
+    for name, most in (("last:3", "last:2"), ("last:9", "last:2"), ("best:3", "best:1"),
+                       ("best:2", "best:1")):  # fmt: skip
+        with pytest.raises(InputError, match=f"; use {most} or less$"):
+            find(run, name)
+        find(run, most)
+    run.weights(20).unlink()
+    with pytest.raises(InputError, match=r"; use --checkpoint last$"):
+        find(run, "best:2")
 
 
 def test_a_run_that_was_never_evaluated_has_no_best(tmp_path):
     with pytest.raises(InputError, match=r"--checkpoint=best: .* has no evaluation with a finite"):
         find(RunDir(tmp_path), "best")
+
+
+# Directories of others
+
+
+def changed(run, directory, **changes):
+    """A copy of the run whose config has other values."""
+    copy = directory / "v1"
+    shutil.copytree(run, copy)
+    config = yaml.safe_load((copy / "config.yaml").read_text())
+    (copy / "config.yaml").write_text(yaml.safe_dump(config | changes))
+    return copy
+
+
+def one_line(done):
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
+    return lines[0]
+
+
+WICKED = {
+    "task": ["os.system", "lnexp.data.store.StoreWriter", "lnexp.train.TrainState",
+             "lnexp.tasks.translation.ordered_batches", "lnexp.tasks.translation.Transformer"],
+    "placement": ["lnexp.model.placement.StackShape", "lnexp.model.transformer.Transformer",
+                  "lnexp.model.placement.nn.Module", "lnexp.data.store.StoreWriter"],
+    "norm": ["torch.nn.Parameter", "torch.nn.functional.relu", "torch.load", "torch.hub.load",
+             "lnexp.model.transformer.ModelShape", "lnexp.run_dir.RunDir", "torch.nn.init.os.system",
+             "torch.nn.modules.module.OrderedDict", "lnexp.__main__.main"],
+    "optimizer": ["torch.optim.lr_scheduler.LambdaLR", "torch.optim.swa_utils.AveragedModel",
+                  "lnexp.optim.schedule.Constant", "lnexp.run_dir.RunDir", "torch.nn.LayerNorm"],
+    "schedule": ["lnexp.data.store.StoreWriter", "lnexp.optim.schedule.InputError",
+                 "lnexp.optim.radam.RAdam", "lnexp.optim.schedule.math.exp", "torch.optim.Adam"],
+    "probes": ["lnexp.probes.torch.nn.Linear", "lnexp.probes.InputError", "lnexp.run_dir.RunDir",
+               "lnexp.data.store.StoreWriter", "lnexp.record.TensorBoard"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("group", WICKED)
+def test_a_group_takes_classes_of_its_kind_alone(group):
+    assert [target for target in WICKED[group] if is_known(group, target)] == []
+    shipped = [
+        yaml.safe_load(path.read_text())["_target_"]
+        for path in (conf_dir() / group).glob("*.yaml")
+        if "_target_:" in path.read_text().split("\n  ")[0]
+    ]
+    shipped += ["lnexp.probes.GradNorm"] if group == "probes" else []
+    shipped += ["lnexp.tasks.translation.Translation"] if group == "task" else []
+    assert shipped
+    assert all(is_known(group, target) for target in shipped)
+
+
+@pytest.mark.parametrize("key", ["schedule", "probe", "behind a probe of its name"])
+def test_a_foreign_directory_cannot_have_a_directory_deleted(lnexp, run, tmp_path, key):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "thesis.tex").write_text("years of work")
+    wicked = {"_target_": "lnexp.data.store.StoreWriter", "folder": str(victim)}
+    probe = {"_target_": "lnexp.probes.GradNorm", "params": "x", "every": 1}
+    changes = {
+        "schedule": {"schedule": wicked},
+        "probe": {"probes": {"a": wicked}},
+        "behind a probe of its name": {"schedule": wicked, "probes": {"schedule": probe}},
+    }[key]
+    line = one_line(lnexp("eval", changed(run, tmp_path, **changes)))
+    assert "_target_=lnexp.data.store.StoreWriter is no " in line
+    assert line.endswith(" of lnexp or torch; add --trust if you trust this directory")
+    assert (victim / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"probes": ["a"]}, r"probes=\['a'\] is no mapping"),
+        ({"probes": "a"}, "probes=a is no mapping"),
+        ({"probes": {"a": "b"}}, "probes.a=b must name a class with _target_"),
+        ({"schedule": "x"}, "schedule=x must name a class with _target_"),
+        ({"schedule": [1]}, r"schedule=\[1\] must name a class with _target_"),
+        ({"norm": {"_target_": 3}}, r"norm=.* must name a class with _target_"),
+        ({"threads": 10**9}, "threads=1000000000 must be 1 to 1024, or null"),
+        ({"threads": 0}, "threads=0 must be 1 to 1024, or null"),
+    ],
+)
+@pytest.mark.parametrize("trust", [False, True])
+def test_an_odd_config_is_refused(run, tmp_path, changes, message, trust):
+    with pytest.raises(InputError, match=message):
+        load_config(RunDir(changed(run, tmp_path, **changes)), trust=trust)
+
+
+def test_a_config_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"config.yaml cannot be read \("):
+        load_config(RunDir(tmp_path), trust=False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [("length_penalty", 10.5, r"must be in \[-10, 10\]"), ("length_penalty", -400.0, "must be in"),
+     ("beam", 1001, "must be at most 1000"), ("valid_beam", 10**9, "must be at most 1000")],
+)  # fmt: skip
+def test_decoding_stays_within_what_can_be_computed(run, tmp_path, key, value, rule):
+    decode = yaml.safe_load((run / "config.yaml").read_text())["decode"] | {key: value}
+    with pytest.raises(InputError, match=rf"decode\.{key}={value} {rule}"):
+        load_config(RunDir(changed(run, tmp_path, decode=decode)), trust=False)
+
+
+@pytest.mark.parametrize(
+    "row", ['{"kind": "valid"}', "[1]", "3", '{"kind": "valid", "t": 5, "loss": "low"}',
+            '{"kind": "valid", "t": "5", "loss": 1.0}', '{"kind": "valid", "t": 5}'],
+)  # fmt: skip
+def test_an_odd_row_of_metrics_is_named(tmp_path, row):
+    run = record(tmp_path, {10: 3.0}, [10])
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write(f"{row}\n")
+    for name in ("best", "last:1"):
+        with pytest.raises(InputError, match=r"metrics.jsonl row 2 is no row of a run"):
+            find(run, name)
+
+
+@pytest.mark.parametrize("value", [{}, {"updates": "many"}, {"updates": [1]}, {"updates": None}])
+def test_a_result_without_its_updates_is_named(tmp_path, value):
+    run = record(tmp_path, {10: 3.0}, [10], result={"outcome": "finished", **value})
+    run.last_checkpoint.touch()
+    with pytest.raises(InputError, match=r"result.json: updates=.* must be a number of updates"):
+        find(run, "10")
+    run.write_json("result", {})
+    run.write_json("status", {"state": "stopped", "t": value.get("updates")})
+    with pytest.raises(InputError, match=r"status.json: t=.* must be a number of updates"):
+        find(run, "10")
+
+
+WEIGHT = {"weight": torch.zeros(1, 1), "bias": torch.zeros(1)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x02(X", "is damaged or foreign"),
+        (b"", "is damaged or foreign"),
+        ([1], "is no checkpoint of schema 1"),
+        ({"schema": torch.ones(2)}, "is no checkpoint of schema 1"),
+        ({"schema": 1, "t": 3}, "holds no update t or no weights"),
+        ({"schema": 1, "model": WEIGHT}, "holds no update t or no weights"),
+        ({"schema": 1, "t": "3", "model": WEIGHT}, "holds no update t or no weights"),
+        ({"schema": 1, "t": 3, "model": [1]}, "holds no update t or no weights"),
+        ({"schema": 1, "t": 3, "model": {"weight": 1}}, "holds no update t or no weights"),
+        ({"schema": 1, "t": 3, "model": {1: torch.ones(1)}}, "holds no update t or no weights"),
+        ({"schema": 1, "t": 3, "model": {"weight": torch.ones(2)}}, "does not fit the model"),
+    ],
+)
+def test_an_odd_checkpoint_is_named(tmp_path, content, message):
+    path = tmp_path / "last.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    with pytest.raises(InputError, match=rf"^[^\n]*last.pt {message}[^\n]*$"):
+        load_model(torch.nn.Linear(1, 1), [path], torch.device("cpu"))
+    if isinstance(content, bytes) or "model" not in content:
+        optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
+        state = TrainState(torch.nn.Linear(1, 1), optimizer)
+        with pytest.raises(InputError, match=r"^[^\n]*last.pt (is|does not hold)[^\n]*$"):
+            load_state(state, path, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("other", [torch.nn.Linear(2, 1), torch.nn.Linear(1, 1, bias=False)])
+def test_weights_of_different_models_have_no_mean(tmp_path, other):
+    one = torch.nn.Linear(1, 1)
+    save_model(one, 1, tmp_path / "a.pt")
+    save_model(other, 2, tmp_path / "b.pt")
+    for names in (("a", "b"), ("b", "a")):
+        paths = [tmp_path / f"{name}.pt" for name in names]
+        with pytest.raises(InputError, match=r"b?\.pt holds other weights than .*\.pt beside it"):
+            load_model(one, paths, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "content", [{"merges": "#version: 0.2\na b c\n", "pieces": ["a"]}, {"merges": 3, "pieces": []},
+                {"merges": "a b\n", "pieces": [1]}, {"merges": "a b\n", "pieces": ["\ud800"]}, {}],
+)  # fmt: skip
+def test_a_vocabulary_with_bad_merges_is_named(lnexp, monkeypatch, moses_run, tmp_path, content):
+    copy = changed(moses_run, tmp_path)
+    (copy / "tokenizer.model").write_text(json.dumps({"kind": "bpe", **content}))
+    done = translate(lnexp, monkeypatch, b"", copy, check=2)
+    assert "tokenizer.model cannot be read; copy the whole run directory" in one_line(done)
+
+
+def test_weights_that_a_run_deletes_meanwhile_are_named(lnexp, run, tmp_path, monkeypatch):
+    copy = changed(run, tmp_path)
+    found = find
+
+    def found_and_lost(here, name):
+        checkpoint = found(here, name)
+        if name == "5":
+            checkpoint.paths[0].unlink()
+        return checkpoint
+
+    monkeypatch.setattr("lnexp.evaluation.score.find", found_and_lost)
+    line = one_line(lnexp("eval", copy, "--checkpoint", "last,5", "--bootstrap", "0"))
+    assert "--checkpoint=5: " in line
+    assert "weights-00000005.pt was deleted after it was found, as a run under way does" in line
+
+
+# Data that moved
+
+
+def test_files_are_found_below_the_new_path(lnexp, arguments, corpus_dir, tmp_path):
+    old, new, store = tmp_path / "old", tmp_path / "new", tmp_path / "store"
+    for split in ("train", "valid", "test"):
+        (old / split).mkdir(parents=True)
+        for language in ("de", "en"):
+            shutil.copy(corpus_dir / f"{split}.{language}", old / split / f"text.{language}")
+    named = [f"data.{s}=[{s}/text.de,{s}/text.en]" for s in ("train", "valid", "test")]
+    text = [*arguments, f"data.path={old}", *named, "train.updates=2"]
+    train(*text, f"runs_dir={tmp_path / 'runs'}")
+    path = only_run(tmp_path / "runs")
+    lnexp("prepare", *text, "--out", store, check=0)
+    old.rename(new)
+    expected = json.loads((path / "result.json").read_text())["test"]
+    for place in (new, store):
+        (row,) = scores_of(lnexp, path, "--data-path", place, "--bootstrap", "0")
+        assert {k: row[k] for k in expected} == expected
+    line = one_line(lnexp("eval", path))
+    assert line.startswith("lnexp: data.train=train/text.de: no such file")
+    assert line.endswith("(lnexp eval: --data-path DIR, --cache-dir DIR, --codes FILE)")
+
+
+def test_a_mistake_about_the_data_names_the_options(lnexp, run, tmp_path):
+    options = "(lnexp eval: --data-path DIR, --cache-dir DIR, --codes FILE)"
+    done = lnexp("eval", run, "--data-path", tmp_path / "gone")
+    assert one_line(done).endswith(options)
+    (tmp_path / "file").touch()
+    assert one_line(lnexp("eval", run, "--cache-dir", tmp_path / "file")).endswith(options)
+
+
+# Files and streams
+
+
+def test_blank_lines_of_a_file_stay_blank(lnexp, monkeypatch, run, tmp_path):
+    text = "eins zwei\n\n \nhaus\n"
+    (tmp_path / "in").write_text(text)
+    out = tmp_path / "out"
+    lnexp("eval", run, "--input", tmp_path / "in", "--output", out, check=0)
+    lines = (out / "hyp.txt").read_text().split("\n")
+    assert lines[1:3] == ["", ""]
+    assert lines[0]
+    assert lines[3]
+    assert translate(lnexp, monkeypatch, text.encode(), run).stdout == "\n".join(lines)
+    for row in map(json.loads, (out / "scores.jsonl").read_text().splitlines()):
+        assert sum(row["log_probs"]) == pytest.approx(row["log_prob"], abs=1e-4)
+        assert len(row["pieces"]) == len(row["log_probs"])
+
+
+def test_standard_input_is_read_as_files_are(lnexp, monkeypatch, run):
+    with_mark = list(incoming(io.BytesIO(b"\xef\xbb\xbfeins\n\xef\xbb\xbfzwei\n")))
+    assert with_mark == [["eins", "\ufeffzwei"]]
+    assert list(incoming(io.BytesIO(b"\xef\xbb\xbfeins")))[-1] == ["eins"]
+    done = translate(lnexp, monkeypatch, b"eins\nzw\0ei\n", run, check=2)
+    assert "standard input, line 2: holds a NUL byte" in one_line(done)
+
+
+def test_an_empty_output_directory_stays_the_same_directory(tmp_path, monkeypatch):
+    """A shell that stands in it sees what was written; its parent need not be writable."""
+    here = tmp_path / "here"
+    here.mkdir()
+    before = here.stat().st_ino
+    monkeypatch.chdir(here)
+    with written_whole(Path(".")) as into:
+        assert into.parent == here
+        (into / "scores.json").touch()
+        (into / "sub").mkdir()
+        (into / "sub" / "x").touch()
+    assert sorted(os.listdir(".")) == ["scores.json", "sub"]
+    assert (here / "sub" / "x").exists()
+    assert here.stat().st_ino == before
+    with pytest.raises(InputError, match=r"--output=\. is there and not empty"):
+        check_output(Path("."))
+
+
+def test_scores_appear_last_and_a_failure_on_the_way_leaves_nothing(tmp_path, monkeypatch):
+    renamed, rename = [], os.rename
+
+    def failing(source, target):
+        renamed.append(Path(source).name)
+        if renamed[-1] == "scores.json":
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+
+    def write():
+        with written_whole(tmp_path) as into:
+            for name in ("scores.json", "z.txt", "a.txt"):
+                (into / name).touch()
+
+    with pytest.raises(InputError, match="cannot be written"):
+        write()
+    assert renamed == ["a.txt", "z.txt", "scores.json"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_in_an_output_directory_does_not_count(tmp_path):
+    (tmp_path / ".out.123.tmp").mkdir()
+    check_output(tmp_path)
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(InputError, match="not empty"):
+        check_output(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("there", [False, True])
+def test_a_signal_leaves_nothing_behind(lnexp, run, tmp_path, monkeypatch, number, code, there):
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+
+    def interrupted(*_, **__):
+        assert list(tmp_path.rglob(".out.*.tmp"))
+        signal.raise_signal(number)
+        raise AssertionError("went on")
+
+    monkeypatch.setattr("lnexp.evaluation.score.write_translations", interrupted)
+    monkeypatch.setattr(sys, "argv", ["lnexp", "eval", str(run), "--output", str(out)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert list(tmp_path.rglob("*")) == [out] * there
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_penalties_that_are_almost_alike_get_a_directory_each(lnexp, run, tmp_path):
+    out = tmp_path / "out"
+    lnexp("eval", run, "--length-penalty", "1,1.0000001", "--output", out, "--bootstrap", "0",
+          check=0)  # fmt: skip
+    assert sorted(p.name for p in out.iterdir()) == ["beam2-lenpen1", "beam2-lenpen1.0000001"]

@@ -1,6 +1,7 @@
 """`lnexp prepare`: text by the community's rules, resumable, movable, and the same run from it."""
 
 import json
+import shlex
 import shutil
 import tarfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -70,7 +71,8 @@ def test_an_archive_is_prepared_moved_and_trained_on_elsewhere(lnexp, archive, t
     assert "valid: 4 pairs" in done.stdout
     assert "test: 10 pairs" in done.stdout
     assert done.stdout.splitlines()[-1] == str(out)
-    assert f"recipe=iwslt14 data.path={out}" in done.stdout
+    hint = f"lnexp train +exp=preln_nowarmup recipe=iwslt14 {' '.join(SIZES[:-1])} data.path={out}"
+    assert f"on any machine: {hint}\n" in done.stdout
     assert lines(out / "train.de")[0] == "ein titel"
     assert lines(out / "train.en")[1] == "the red dog , he says , isn &apos;t here ."
     held_out = [n - 2 for n in (23, 46, 69, 92)]  # pair 1 is the title
@@ -146,11 +148,42 @@ def test_the_archive_is_downloaded_once(lnexp, archive, tmp_path):
     assert other.stderr.count("\n") == 1
 
 
+def test_a_copy_that_was_cut_off_is_made_again_and_one_in_use_is_left_alone(lnexp, tiny, tmp_path):
+    out = tmp_path / "out"
+    (tmp_path / ".out.building").mkdir()  # as a killed process leaves it
+    (tmp_path / ".out.building" / "train.de").write_text("half a li")
+    lnexp("prepare", "--out", out, *tiny, check=0)
+    assert not (tmp_path / ".out.building").exists()
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    lnexp("prepare", "--out", out, *tiny, check=0)
+    lnexp("prepare", "--out", out, *tiny, f"data.path={out}", "data.vocab_size=50", check=0)
+    after = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    assert after == before
+    assert len(list((out / "tokenised").iterdir())) == 2  # the pieces of both sizes
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    inode = empty.stat().st_ino
+    lnexp("prepare", "--out", empty, *tiny, check=0)
+    assert empty.stat().st_ino == inode  # somebody may be in it
+    assert (empty / "train.de").read_bytes() == (out / "train.de").read_bytes()
+
+
+def test_the_hint_repeats_what_the_text_and_the_pieces_depend_on(lnexp, tiny, tmp_path):
+    keys = [*tiny, "data.lowercase=true", "data.max_words=9", "data.vocab_size=40"]
+    done = lnexp("prepare", "--out", tmp_path / "with blank", *keys, check=0)
+    [hint] = [line for line in done.stdout.splitlines() if line.startswith("on any machine")]
+    words = shlex.split(hint.removeprefix("on any machine: lnexp "))
+    where = [f"runs_dir={tmp_path / 'runs'}", f"data.cache_dir={tmp_path / 'other'}"]
+    trained = lnexp(*words, *where, "train.updates=1", check=0)
+    assert "learning" not in trained.stdout
+    assert "already" in lnexp("train", "+exp=preln_nowarmup", *keys, "train.updates=1").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out"], "--out  must be a directory: --out DIR"),
-        (["--out", "recipe=iwslt14"], "--out recipe=iwslt14 must be a directory"),
+        (["--out"], "--out: name a directory, --out DIR"),
+        (["--out", "recipe=iwslt14"], "--out recipe=iwslt14: name a directory"),
         (["--out", "{full}", "recipe=demo"], "holds other files; name a new or an empty directory"),
         (["--out", "{full}/file", "recipe=demo"], "is a file; name a directory"),
         (["dry_run=true"], "dry_run=true is for lnexp train; leave it out"),

@@ -1,18 +1,21 @@
 """The record: versions, resuming, locks, torn lines, whole files."""
 
+import fcntl
 import json
 import math
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from lnexp.atomic import atomic_write
 from lnexp.errors import InputError
-from lnexp.run_dir import identity_hash, open_run, planned_path
+from lnexp.identity import identity_hash
+from lnexp.run_dir import open_run, planned_path
 
 WHO = {"model": {"d_model": 8}, "seed": 1}
 
@@ -187,3 +190,12 @@ def process_env_c():
         return done.stdout.strip()
 
     return run
+
+
+def test_who_looks_whether_a_run_is_locked_does_not_keep_it_from_starting(tmp_path):
+    run, _ = opened(tmp_path)
+    with open(run.path / "lock", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        threading.Timer(0.2, fcntl.flock, (file, fcntl.LOCK_UN)).start()
+        again, state = opened(tmp_path)
+        assert (again, state) == (run, "new")

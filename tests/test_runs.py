@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lnexp.identity import identity_hash
 from lnexp.report.find import find
 from lnexp.report.inventory import SILENCE, number, read_entry, whole
 from lnexp.report.listing import age, clock, elide
-from lnexp.run_dir import identity_hash, open_run, write_status
+from lnexp.run_dir import open_run, write_status
 
 ROOT = Path(__file__).parents[1]
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"

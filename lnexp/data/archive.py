@@ -36,11 +36,19 @@ DROPPED = ("<url>", "<talkid>", "<keywords>")
 STRIPPED = ("<title>", "</title>", "<description>", "</description>")
 
 
-def is_archive(path: Path, src: str, tgt: str) -> bool:
-    """Whether ``path`` is a tar file by its name, or a directory with the archive or its files."""
-    if path.is_dir():
-        return _is_unpacked(path, src, tgt) or _packed(path, src, tgt) is not None
-    return path.is_file() and path.name.endswith(SUFFIXES)
+def archive_files(path: Path, src: str, tgt: str) -> list[Path]:
+    """The files that `read_archive` would read, none if ``path`` is no archive.
+
+    It is one if it is a tar file by its name, or a directory with that or with what is in it.
+    """
+    if not path.is_dir():
+        return [path] if path.is_file() and path.name.endswith(SUFFIXES) else []
+    if _is_unpacked(path, src, tgt):
+        names = [n for pair in _pairs(src, tgt) for side in (src, tgt) for n in _names(pair, side)]
+        there = (folder / name for folder in _folders(path, src, tgt) for name in names)
+        return [file for file in there if file.is_file()]
+    packed = _packed(path, src, tgt)
+    return [packed] if packed else []
 
 
 def read_archive(path: Path, src: str, tgt: str) -> tuple[dict[str, Sides], dict[str, Any]]:

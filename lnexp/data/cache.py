@@ -91,6 +91,7 @@ def tokenised(
                 return found
             if (cache_dir / key).exists():
                 say(f"cache entry {key} is damaged; making it again")
+            corpus.verify()  # what is kept under its fingerprint must be of it
             _build(corpus, vocabulary, building, workers, say)
             # Mapped before it is published: what happens to the entry cannot reach this map.
             made = _open(building, key)
@@ -180,7 +181,7 @@ def _build(corpus: Corpus, vocabulary: Vocabulary, into: Path, workers: int, say
         counts = splits[split] = _counts(TokenisedSplit(*sides))
         note = f", {n:,} of them with an empty side" if (n := counts["empty"]) else ""
         say(f"tokenised {split}: {counts['pairs']:,} pairs{note}")
-        if split != "train" and (n := counts["src_unknown"] + counts["tgt_unknown"]):
+        if n := counts["src_unknown"] + counts["tgt_unknown"]:
             say(f"{n:,} unknown pieces in {split}")
     meta = {
         "schema": SCHEMA,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,7 +79,7 @@ class Lines(Sequence[str]):
         try:
             return raw.decode().split("\n")
         except UnicodeDecodeError:
-            raise InputError(f"{self.path} is damaged (not UTF-8); copy it again") from None
+            raise self._damaged("not UTF-8") from None
 
     @cached_property
     def _map(self) -> mmap.mmap | bytes:
@@ -98,11 +98,19 @@ class Lines(Sequence[str]):
             found.append(np.flatnonzero(block == ord("\n")).astype(np.int64) + (start + 1))
         starts = np.concatenate(found)
         if starts[-1] != size or self._count not in (None, len(starts) - 1):
-            raise InputError(
-                f"{self.path} is damaged ({len(starts) - 1:,} lines, {self._count} expected); "
-                "copy it again"
-            )
+            raise self._damaged(f"{len(starts) - 1:,} lines, {self._count} expected")
         return starts
+
+    def _damaged(self, how: str) -> InputError:
+        return damaged(self.path, how)
+
+
+def damaged(path: Path, how: str) -> InputError:
+    """What to do about a file of a text store that is not as it was made."""
+    return InputError(
+        f"{path} is damaged ({how}); delete {path.parent} if it lies in the cache, where it is made "
+        "again, else copy the whole directory again"
+    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,11 @@ class Corpus:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", _fingerprint(self))
 
+    def verify(self) -> None:
+        """Raise `InputError` if the text is not the one that the fingerprint is of."""
+        if _fingerprint(self) != self.fingerprint:
+            raise damaged((self.home or Path()) / RECORD, "the text beside it was changed")
+
 
 def _fingerprint(corpus: Corpus) -> str:
     digest = hashlib.sha256(f"{corpus.src}\n{corpus.tgt}\n".encode())
@@ -156,8 +169,14 @@ def fingerprint_of_files(folder: Path, counts: Mapping[str, int], src: str, tgt:
 
 
 def is_store(folder: Path) -> bool:
-    """Whether ``folder`` is (or was) a text store."""
-    return (folder / RECORD).is_file()
+    """Whether ``folder`` is a text store, be it damaged; others may have files of that name."""
+    try:
+        record = json.loads((folder / RECORD).read_bytes())
+    except OSError:
+        return False
+    except ValueError:
+        return True
+    return not record or bool({"schema", "fingerprints"} & set(record))
 
 
 def open_store(folder: Path, *, name: str, src: str, tgt: str) -> Corpus:
@@ -192,24 +211,47 @@ def open_store(folder: Path, *, name: str, src: str, tgt: str) -> Corpus:
 def read_record(folder: Path) -> dict[str, Any]:
     """What ``corpus.json`` says; `InputError` if it cannot be read, or a file is not as recorded."""
 
-    def damaged(how: str) -> InputError:
+    def broken(how: str) -> InputError:
         return InputError(f"data.path={folder} is damaged ({how}); copy it again, as a whole")
 
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
         version = record["schema"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise damaged(f"{RECORD} cannot be read") from None
+        raise broken(f"{RECORD} cannot be read") from None
     if version != SCHEMA:
         raise InputError(
             f"data.path={folder} is a text store of version {version}, this lnexp reads {SCHEMA}; "
             "make it again with lnexp prepare"
         )
+    if wrong := next((k for k, ok in SHAPE.items() if k not in record or not ok(record[k])), None):
+        raise broken(f"{RECORD} has no sound {wrong}")
     for name, size in record["files"].items():
         try:
             found = (folder / name).stat().st_size
         except OSError:
-            raise damaged(f"{name} is missing") from None
+            raise broken(f"{name} is missing") from None
         if found != size:
-            raise damaged(f"{name} has {found:,} bytes, not {size:,}")
+            raise broken(f"{name} has {found:,} bytes, not {size:,}")
     return record
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(n) is int and n >= 0 for n in value.values())
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+SHAPE: dict[str, Callable[[Any], bool]] = {
+    "languages": lambda v: isinstance(v, list) and [type(x) for x in v] == [str, str],
+    "pairs": lambda v: _numbers(v) and set(v) == set(SPLITS),
+    "files": _numbers,
+    "fingerprints": lambda v: _texts(v) and len(v) == 2,
+    "origin": lambda v: isinstance(v, dict),
+    "preparation": lambda v: isinstance(v, dict) and "prepared" in v,
+    "tokenised": lambda v: isinstance(v, bool),
+    "lowercased": lambda v: isinstance(v, bool),
+}
+"""What `open_store` and others take for granted of a record."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import chain, islice
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lnexp.data.corpus import Pairs
-from lnexp.data.preparation import Preparation, hold_out, prepared_pairs
+from lnexp.data.preparation import Preparation, hold_out, lower, prepared_pairs
 from lnexp.data.store import StoreWriter
 from lnexp.data.workers import in_order
 from lnexp.errors import InputError
@@ -197,21 +197,36 @@ def _chunks(parts: Iterable[Pairs], split: str, *, skip: int) -> Iterator[Pairs]
 def refuse_marks(split: str, part: Pairs, languages: Languages, preparation: Preparation) -> None:
     """Refuse text that is not in the state that ``preparation`` takes it to be in.
 
-    That is: more than one in a hundred of its first lines shows marks that should not be there.
+    That is: more than one in a hundred of its first lines shows what should not be there.
     """
-    if preparation.prepared:
-        mark, what = SUBWORD_MARK, "holds sub-words, not words"
-        remedy = "join them (sed 's/@@ //g; s/@@$//'): lnexp makes its own"
-    elif preparation.tokenize:
-        mark, what, remedy = ESCAPE, "looks tokenised already", "set data.prepared=true"
-    else:
-        return
+    p = preparation
     for language, lines in zip(languages, part, strict=True):
-        found = [(i, m) for i, line in enumerate(lines[:LOOKED_AT], 1) if (m := mark.search(line))]
-        # One line in a short text may be chance.
-        if len(found) > max(1, min(len(lines), LOOKED_AT) // 100):
-            number, match = found[0]
-            raise InputError(
-                f"data: {split} in {language} {what} ({match[0].strip()} in line {number}, and in "
-                f"{len(found) - 1:,} more); {remedy}"
-            )
+        where = f"data: {split} in {language}"
+        if p.prepared:
+            remedy = "join them (sed 's/@@ //g; s/@@$//'): lnexp makes its own"
+            _refuse(f"{where} holds sub-words, not words", lines, _marked(SUBWORD_MARK), remedy)
+        if p.prepared and p.lowercase:
+            remedy = "set data.lowercase=false, or put it in lower case"
+            _refuse(f"{where} is not in lower case", lines, _cased, remedy)
+        if p.tokenize and not p.prepared:
+            remedy = "set data.prepared=true"
+            _refuse(f"{where} looks tokenised already", lines, _marked(ESCAPE), remedy)
+
+
+def _refuse(what: str, lines: Sequence[str], sign: Callable[[str], str], remedy: str) -> None:
+    found = [(n, s) for n, line in enumerate(lines[:LOOKED_AT], 1) if (s := sign(line))]
+    # One line in a short text may be chance.
+    if len(found) > max(1, min(len(lines), LOOKED_AT) // 100):
+        number, shown = found[0]
+        raise InputError(
+            f"{what} ({shown} in line {number}, and in {len(found) - 1:,} more); {remedy}"
+        )
+
+
+def _marked(mark: re.Pattern[str]) -> Callable[[str], str]:
+    return lambda line: match[0].strip() if (match := mark.search(line)) else ""
+
+
+def _cased(line: str) -> str:
+    """The first word that has a letter in upper case."""
+    return next((word for word in line.split() if lower(word) != word), "")

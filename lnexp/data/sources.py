@@ -52,6 +52,10 @@ class Source:
     valid: Given = None
     test: Given = None
 
+    def __post_init__(self) -> None:
+        if self.path == "":  # a variable that is not set, say; "" would be the current directory
+            raise InputError("data.path is empty; set it to a directory, or leave it out")
+
     @property
     def root(self) -> Path | None:
         """``path`` as a path."""
@@ -122,7 +126,7 @@ def _require_same(store: Path, wanted: Preparation) -> None:
     if wanted.prepared or made["prepared"]:
         return
     for key, value in made.items():
-        if (now := getattr(wanted, key)) != value:
+        if (now := getattr(wanted, key, value)) != value:
             raise InputError(
                 f"data.path={store} was prepared with data.{key}={_yaml(value)}, not "
                 f"{_yaml(now)}; set data.{key}={_yaml(value)}, or make it again"
@@ -141,10 +145,10 @@ def _find(
     optional = ("valid",) if preparation.held_out else ()
     root = source.root
     if root is not None and not source.given and not preparation.prepared:
-        from lnexp.data.archive import is_archive
+        from lnexp.data.archive import archive_files
 
-        if is_archive(root, source.src, source.tgt):
-            return _archive(source, optional, lambda: root, stamp(sorted([root, *root.rglob("*")])))
+        if files := archive_files(root, source.src, source.tgt):
+            return _archive(source, optional, lambda: root, stamp(files))
     if root is not None or source.kind == "files":
         return _files(source, optional)
     if source.given:

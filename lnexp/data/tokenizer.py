@@ -188,7 +188,11 @@ def subword_nmt(codes: str, counts: Counter[str]) -> SubwordNMT:
 def _apply(codes: str) -> Any:
     from subword_nmt.apply_bpe import BPE
 
-    return BPE(io.StringIO(codes))
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # it explains at length, and exits
+            return BPE(io.StringIO(codes))
+    except SystemExit:
+        raise ValueError("a merge is not two symbols with a blank between them") from None
 
 
 def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> SentencePiece:

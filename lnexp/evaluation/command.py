@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn, TypeVar
 
 from lnexp.errors import InputError
@@ -30,6 +33,11 @@ class Parser(argparse.ArgumentParser):
 
 def eval_command(arguments: list[str]) -> int:
     """Parse the command line, score or translate, print; return the exit code."""
+    with _ended_by_sigterm():
+        return _eval(arguments)
+
+
+def _eval(arguments: list[str]) -> int:
     try:
         options = _parser().parse_args(arguments)
         _check(options)
@@ -42,6 +50,25 @@ def eval_command(arguments: list[str]) -> int:
         print(f"lnexp: {error}", file=sys.stderr, flush=True)
         return 2
     return 0
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as an error does, so that it cleans up, with exit code 143."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough: what cleans up is not cut short
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _parser() -> Parser:
@@ -70,14 +97,14 @@ def _parser() -> Parser:
     )
     add(
         "--beam",
-        type=_list(_beam, "a whole number of at least 1"),
+        type=_list(_beam, "a whole number from 1 to 1000"),
         default=[None],
         metavar="K",
         help="default: as the run does for this split; a list scores each",
     )
     add(
         "--length-penalty",
-        type=_list(_penalty, "a number"),
+        type=_list(_penalty, "a number from -10 to 10"),
         default=[None],
         metavar="A",
         help="default: as the run does; a list scores each",
@@ -115,13 +142,13 @@ def _list(one: Callable[[str], T], needed: str) -> Callable[[str], list[T]]:
 
 
 def _beam(text: str) -> int:
-    if int(text) < 1:
+    if not 1 <= int(text) <= 1000:
         raise ValueError(text)
     return int(text)
 
 
 def _penalty(text: str) -> float:
-    if not math.isfinite(float(text)):
+    if not -10 <= float(text) <= 10:
         raise ValueError(text)
     return float(text)
 
@@ -143,9 +170,14 @@ def _check(options: argparse.Namespace) -> None:
         if getattr(options, name) and not options.input and not options.translate:
             raise InputError(f"--{name} goes with --input; add --input FILE")
     if options.translate:
-        for name in ("split", "input", "reference", "output", "json"):
+        for name in (
+            "split", "input", "reference", "output", "json", "data_path", "codes", "cache_dir",
+        ):  # fmt: skip
             if getattr(options, name):
-                raise InputError(f"--translate reads standard input and takes no --{name}; drop it")
+                option = name.replace("_", "-")
+                raise InputError(
+                    f"--translate reads standard input and takes no --{option}; drop it"
+                )
         for name in ("run", "checkpoint", "beam", "length_penalty"):
             if len(getattr(options, name)) > 1:
                 option = name.replace("_", "-")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +22,70 @@ from lnexp.decode.beam import Hypothesis
 from lnexp.decode.bleu import sentence_scores
 from lnexp.decode.forced import Forced
 from lnexp.errors import InputError
+from lnexp.evaluation.text import Text
 from lnexp.evaluation.trained import Trained
 from lnexp.run_dir import finite
 
-
-@dataclass(frozen=True)
-class Text:
-    """What is translated, and what it is compared to."""
-
-    split: str | None
-    """None: a file."""
-    sources: list[str]
-    """Lines as in the corpus; likewise `references`."""
-    references: list[str] | None
-    src_ids: Sequence[Any]
-    """Piece numbers without EOS."""
+STAGING = re.compile(r"\..*\.\d+\.tmp")
 
 
 def check_output(output: Path) -> None:
-    """Refuse a directory that has something in it, before anything is decoded."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    """Refuse what is no new or empty directory, before anything is decoded."""
+    try:
+        if output.exists() and not output.is_dir():
+            raise InputError(f"--output={output} is a file; name a new directory")
+        # What a killed eval was about to write counts as nothing.
+        taken = output.exists() and any(not STAGING.fullmatch(p.name) for p in output.iterdir())
+    except OSError as error:
+        raise _unwritable(output, error) from None
+    if taken:
         raise InputError(f"--output={output} is there and not empty; name a new directory")
 
 
 @contextmanager
 def written_whole(output: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes ``output`` at the end; nothing if that fails."""
+    """A directory to write into, whose content is in ``output`` at the end; nothing if that fails.
+
+    An empty ``output`` stays the directory it is: a shell may stand in it, or a disk begin there.
+    """
     output = output.resolve()
-    staging = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    there = output.is_dir()
+    name = f".{output.name}.{os.getpid()}.tmp"
+    staging = output / name if there else output.with_name(name)
     try:
-        staging.mkdir(parents=True)
+        staging.mkdir(parents=not there)
         yield staging
         check_output(output)  # somebody may have come first
-        os.rename(staging, output)
+        if there:
+            _move_content(staging, output)
+        else:
+            os.rename(staging, output)
     except OSError as error:
-        raise InputError(
-            f"--output={output} cannot be written ({error.strerror or error}); name another"
-        ) from None
+        raise _unwritable(output, error) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _move_content(staging: Path, output: Path) -> None:
+    moved: list[Path] = []
+    try:
+        # Whoever waits for the scores finds the rest.
+        for path in sorted(staging.iterdir(), key=lambda p: (p.name == "scores.json", p.name)):
+            moved.append(output / path.name)
+            os.rename(path, moved[-1])
+    except BaseException:
+        for path in moved:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise
+
+
+def _unwritable(output: Path, error: OSError) -> InputError:
+    return InputError(
+        f"--output={output} cannot be written ({error.strerror or error}); name another"
+    )
 
 
 def write_translations(

@@ -10,19 +10,20 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lnexp.data.formats import read_lines
 from lnexp.decode.beam import Hypothesis
 from lnexp.decode.bleu import bootstrap, check_resamples, translation_scores
 from lnexp.decode.forced import force
 from lnexp.errors import InputError
-from lnexp.evaluation.output import Text, check_output, write_translations, written_whole
+from lnexp.evaluation.output import check_output, write_translations, written_whole
+from lnexp.evaluation.table import exact
+from lnexp.evaluation.text import Text, text_of_file, text_of_split
 from lnexp.evaluation.trained import Trained, open_trained
 from lnexp.kept_weights import Checkpoint, find
 from lnexp.run_dir import RunDir, finite
@@ -102,36 +103,10 @@ def _open(request: Request, path: Path) -> Job:
     trained = open_trained(run, data=request.split is not None, **request.opening)
     checkpoints = [find(run, name) for name in request.checkpoints]
     if request.split is not None:
-        return Job(trained, _split(trained, request.split), checkpoints)
+        return Job(trained, text_of_split(trained, request.split), checkpoints)
     assert request.input is not None
-    return Job(trained, _file(trained, request), checkpoints)
-
-
-def _split(trained: Trained, split: str) -> Text:
-    assert trained.task is not None
-    sources, references = trained.task.corpus.splits[split]
-    ids = trained.task.tokenised.splits[split].src
-    return Text(split, list(sources), list(references), [ids[i] for i in range(len(ids))])
-
-
-def _file(trained: Trained, request: Request) -> Text:
-    data = trained.cfg.data
-    texts = []
-    for path, language in ((request.input, data.src), (request.reference, data.tgt)):
-        lines = list(read_lines(path)) if path else None
-        if lines is not None and not request.prepared:
-            lines = trained.prepare(lines, language)
-        texts.append(lines)
-    sources, references = texts
-    assert sources is not None
-    if not sources:
-        raise InputError(f"--input={request.input} is empty; name a file with a sentence a line")
-    if references is not None and len(references) != len(sources):
-        raise InputError(
-            f"--reference={request.reference} has {len(references)} lines, "
-            f"--input={request.input} has {len(sources)}; line n of both must be sentence n"
-        )
-    return Text(None, sources, references, trained.encode(sources))
+    text = text_of_file(trained, request.input, request.reference, request.prepared)
+    return Job(trained, text, checkpoints)
 
 
 def _common_references(jobs: list[Job]) -> list[str] | None:
@@ -163,10 +138,23 @@ def _score(
     for beam in request.beams:
         for penalty in request.length_penalties:
             options = trained.decode_options(text.split, beam, penalty)
-            what = f"decoding with beam {options.beam}, length penalty {options.length_penalty:g}"
-            found = decode(trained.model, text.src_ids, partial(poll, what), options)
+            what = (
+                f"decoding with beam {options.beam}, length penalty {exact(options.length_penalty)}"
+            )
+            found = _decode(job, partial(poll, what), options)
             result.append((row | _scores(job, found, options), found))
     return result
+
+
+def _decode(job: Job, poll: Callable[[], None], options: DecodeOptions) -> list[Hypothesis]:
+    """Translations of all lines; in a file, those of blank lines are empty (no run saw any)."""
+    model, ids = job.trained.model, job.text.src_ids
+    found = decode(model, ids, poll, options)
+    blank = [i for i, line in enumerate(ids) if job.text.split is None and not len(line)]
+    nothing = replace(options, beam=1, max_len_a=0, max_len_b=0)  # an end of sentence alone
+    for i, empty in zip(blank, decode(model, [ids[i] for i in blank], poll, nothing), strict=True):
+        found[i] = empty
+    return found
 
 
 def _loss(job: Job, poll: Callable[[], None]) -> Row:
@@ -235,7 +223,7 @@ def _folder(request: Request, number: int, job: Job, row: Row) -> str:
     if len(request.checkpoints) > 1:
         parts.append(str(row["checkpoint"]).replace(":", "-"))
     if len(request.beams) * len(request.length_penalties) > 1:
-        parts.append(f"beam{row['beam']}-lenpen{row['length_penalty']:g}")
+        parts.append(f"beam{row['beam']}-lenpen{exact(row['length_penalty'])}")
     return "/".join(parts)
 
 

@@ -45,13 +45,18 @@ def _table(rows: list[Row], runs: list[str], names: list[str], tested: list[str]
         first = [str(runs.index(row["run"]) + 1)] if len(runs) > 1 else []
         cells = [
             row["checkpoint"], ",".join(map(str, row["updates"])), str(row["beam"]),
-            f"{row['length_penalty']:g}", _number(row.get("loss"), 4),
+            exact(row["length_penalty"]), _number(row.get("loss"), 4),
             _number(row.get("loss_smoothed_bits"), 4),
             *(_interval(row, name) for name in names),
             *(_number(row.get(f"{name}_p"), 4) for name in tested),
         ]  # fmt: skip
         table.add_row(*first, *cells)
     return table
+
+
+def exact(value: float) -> str:
+    """The shortest text that gives ``value`` back, without a needless ``.0``."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def _number(value: Any, digits: int) -> str:

@@ -1,11 +1,11 @@
 """A run opened again from its directory: config, model and vocabulary, with its data or without.
 
-The directory may be somebody else's, so nothing in it is executed: classes from outside lnexp and
-torch are loaded only if that is asked for.
+The directory may be somebody else's, so nothing in it is executed: see `lnexp.evaluation.trust`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from hydra.utils import get_object
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,15 +20,18 @@ from yaml import YAMLError
 
 from lnexp.build import build, build_model, pick_device
 from lnexp.checkpoint import load_model
-from lnexp.config import RunConfig
+from lnexp.config import DataConfig, RunConfig
+from lnexp.data.corpus import is_store
 from lnexp.data.preparation import Preparation, prepare_lines
 from lnexp.data.tokenizer import Tokenizer
 from lnexp.data.vocabulary import load_tokenizer
 from lnexp.decode.bleu import detokenised
 from lnexp.errors import InputError
+from lnexp.evaluation.trust import check_classes
+from lnexp.identity import identity_hash
 from lnexp.kept_weights import Checkpoint
 from lnexp.model.transformer import Transformer
-from lnexp.run_dir import RunDir, identity_hash
+from lnexp.run_dir import RunDir
 from lnexp.session import check_tokenizer
 from lnexp.tasks.translation import DecodeOptions, Translation
 from lnexp.validate import PROVIDED, validate
@@ -52,7 +54,15 @@ class Trained:
 
     def load(self, checkpoint: Checkpoint) -> list[int]:
         """Give the model the weights of ``checkpoint``; return the updates they are of."""
-        updates = load_model(self.model, checkpoint.paths, self.device)
+        try:
+            updates = load_model(self.model, checkpoint.paths, self.device)
+        except InputError:
+            if gone := [path for path in checkpoint.paths if not path.exists()]:
+                raise InputError(
+                    f"--checkpoint={checkpoint.name}: {gone[0]} was deleted after it was found, as "
+                    "a run under way does; run the same command again"
+                ) from None
+            raise
         self.model.eval()
         return updates
 
@@ -100,14 +110,16 @@ def open_trained(
     if not data:
         return _without_data(run, cfg)
     if data_path:
-        cfg.data.path = data_path
-        for name in ("train", "valid", "test"):  # the files that were named, at their new place
-            files = getattr(cfg.data, name) or []
-            files = [files] if isinstance(files, str) else files
-            setattr(cfg.data, name, [Path(f).name for f in files] or None)
+        _move(cfg.data, data_path)
     cfg.data.codes = codes or cfg.data.codes
     cfg.data.cache_dir = cache or cfg.data.cache_dir
-    parts = build(cfg, say)
+    try:
+        parts = build(cfg, say)
+    except InputError as error:
+        if not re.search(r"data\.(path|train|valid|test|cache_dir|codes)\b", str(error)):
+            raise
+        options = "--data-path DIR, --cache-dir DIR, --codes FILE"
+        raise InputError(f"{error} (lnexp eval: {options})") from None
     if run.read_json("identity").get("hash") != identity_hash(parts.identity):
         raise InputError(
             f"{run.path}: the data or the config differ from those the run was trained on; "
@@ -121,13 +133,33 @@ def open_trained(
     )  # fmt: skip
 
 
+def _move(data: DataConfig, to: str) -> None:
+    """Look for the data, and for the files that were named, at their new place ``to``."""
+    for name in ("train", "valid", "test"):
+        files = getattr(data, name) or []
+        files = [files] if isinstance(files, str) else files
+        if is_store(Path(to).expanduser()):  # it holds the text of all the files
+            files = []
+        setattr(data, name, [_moved(f, data.path) for f in files] or None)
+    data.path = to
+
+
+def _moved(file: str, old: str | None) -> str:
+    below = old is not None and not Path(file).expanduser().is_absolute()
+    return file if below else Path(file).name
+
+
 def _without_data(run: RunDir, cfg: RunConfig) -> Trained:
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     device = pick_device(cfg.device)
     try:
-        tokenizer = load_tokenizer(run.tokenizer_file.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        content = run.tokenizer_file.read_bytes()
+        if not content:
+            raise ValueError("sentencepiece would take it for a vocabulary of no pieces")
+        tokenizer = load_tokenizer(content)
+        "".join(tokenizer.pieces(range(tokenizer.vocab_size))).encode()  # all are text
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
         raise InputError(
             f"{run.tokenizer_file} {reason}; copy the whole run directory again"
@@ -150,32 +182,12 @@ def load_config(run: RunDir, *, trust: bool) -> RunConfig:
     if not run.config_file.exists():
         raise InputError(f"{run.path} holds no config.yaml; name a run directory, .../v1")
     try:
-        config = OmegaConf.load(run.config_file)
-    except (OSError, YAMLError, OmegaConfBaseException) as error:
+        plain: Any = OmegaConf.to_container(OmegaConf.load(run.config_file))
+    except (OSError, ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{run.config_file} cannot be read ({reason})") from None
-    plain: Any = OmegaConf.to_container(config)
     if not isinstance(plain, dict) or not set(PROVIDED) <= plain.keys():
         raise InputError(f"{run.config_file} is not the config of a run; it was cut or is foreign")
-    named = {group: plain.get(group) for group in PROVIDED} | dict(plain.get("probes") or {})
-    for group, spec in named.items():
-        target = str((spec or {}).get("_target_", ""))
-        if not trust and not _is_ours(target):
-            raise InputError(
-                f"{run.config_file}: {group}._target_={target} is not part of lnexp or torch; "
-                "add --trust if you trust this directory"
-            )
+    check_classes(run.config_file, plain, trust=trust)
     plain.pop("hydra", None)
     return validate(OmegaConf.create(plain))
-
-
-def _is_ours(target: str) -> bool:
-    """Whether ``target`` is a class defined in lnexp or torch, not merely reachable from there."""
-    prefixes = ("lnexp.", "torch.optim.", "torch.nn.")
-    if not target.startswith(prefixes):
-        return False
-    try:
-        found = get_object(target)
-    except (ImportError, ValueError, TypeError):
-        return False
-    return isinstance(found, type) and found.__module__.startswith(prefixes)

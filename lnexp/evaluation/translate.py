@@ -5,6 +5,7 @@ Line n of the output is the translation of line n of the input; an empty line st
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -54,6 +55,13 @@ def _decoded(raw: list[bytes], number: int) -> list[str]:
     lines = []
     for i, line in enumerate(raw, number):
         try:
+            if b"\0" in line:
+                raise InputError(
+                    f"standard input, line {i}: holds a NUL byte, so it is not UTF-8 text; "
+                    "convert the text to UTF-8"
+                )
+            if i == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             lines.append(line.removesuffix(b"\r").decode())
         except UnicodeDecodeError:
             raise InputError(

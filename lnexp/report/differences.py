@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lnexp.identity import canonical
 from lnexp.report.inventory import Entry, Json, mapping, number
 from lnexp.report.listing import clean, elide, short
-from lnexp.run_dir import RunDir, canonical
+from lnexp.run_dir import RunDir
 
 Rows = dict[str, list[Any]]
 """A value for each run by key; None where a run has none."""
@@ -47,7 +49,8 @@ def config(entry: Entry) -> Json:
 
     try:
         text = RunDir(entry.path).config_file.read_text(encoding="utf-8")
-        return mapping(yaml.safe_load(text))
+        # Through JSON: a foreign file may hold dates, keys that are numbers, or itself.
+        return mapping(json.loads(json.dumps(yaml.safe_load(text), skipkeys=True, default=str)))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
 
