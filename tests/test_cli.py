@@ -54,7 +54,7 @@ MISTAKES = [
     (["train", "device=gpu"], "device=gpu cannot be used"),
     (["train", "data.vocab_size=200000"], "data.vocab_size=200000 is too large for this text"),
     (["train", "optimizer.lr=inf"], "optimizer.lr=inf must be a finite number"),
-    (["train", "decode.length_penalty=nan"], "decode.length_penalty=nan must be a finite number"),
+    (["train", "decode.length_penalty=nan"], "decode.length_penalty=nan must be in [-10, 10]"),
     (["train", "schedule.warmup=abc"], "schedule.warmup=abc: a whole number is needed"),
     (["train", "task.label_smoothing=null"], "task.label_smoothing=null: a number is needed"),
     (["train", "probes.grad_norm.params=null"], "probes.grad_norm.params=null: a word is needed"),
