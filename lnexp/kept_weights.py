@@ -94,7 +94,10 @@ def find(run: RunDir, name: str) -> Checkpoint:
     n, most = int(number or 1), sum(1 for _ in takewhile(files.__contains__, order))
     remedy = f"use {kind}:{most} or less" if most else "use --checkpoint last"
     if n > len(order):
-        raise InputError(f"--checkpoint={name}: {run.path} has {len(order)} evaluations; {remedy}")
+        raise InputError(
+            f"--checkpoint={name}: {run.path} has {len(order)} evaluations, and the weights of "
+            f"{len(files)}; {remedy}"
+        )
     return Checkpoint(name, _files(run, name, files, sorted(order[:n]), f"; {remedy}"))
 
 

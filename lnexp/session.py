@@ -88,7 +88,7 @@ def _train_and_score(parts: Parts, recorder: Recorder, plan: TrainPlan) -> dict[
         result["learned"] = loss is not None and loss < unigram
         if not result["learned"]:
             recorder.say(
-                f"not learned: validation loss {loss} is no better than the "
+                f"not learned: validation loss {loss and round(loss, 3)} is no better than the "
                 f"unigram entropy of the targets, {unigram:.3f} nats"
             )
     except Diverged as error:

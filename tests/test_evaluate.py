@@ -496,10 +496,10 @@ def mistakes(run, other, tmp_path):
         ([run, "--checkpoint", "best:0"], "--checkpoint=best:0 must be last, best, an update"),
         ([other, "--checkpoint", "3"], f"--checkpoint=3: {other} does not keep the weights of "
          f"update 3; it keeps those of: {kept} (train.keep_weights says how many)"),
-        ([run, "--checkpoint", "last:8"], f"--checkpoint=last:8: {run} has 7 evaluations; "
-         "use last:7 or less"),
-        ([other, "--checkpoint", "last:8"], f"--checkpoint=last:8: {other} has 7 evaluations; "
-         f"use last:{last_kept(other)} or less"),
+        ([run, "--checkpoint", "last:8"], f"--checkpoint=last:8: {run} has 7 evaluations, and "
+         "the weights of 7; use last:7 or less"),
+        ([other, "--checkpoint", "last:8"], f"--checkpoint=last:8: {other} has 7 evaluations, and "
+         f"the weights of {len(kept.split(','))}; use last:{last_kept(other)} or less"),
         ([run, "--beam", "0"], "argument --beam: 0 must be a whole number from 1 to 1000"),
         ([run, "--beam", "1001"], "argument --beam: 1001 must be a whole number from 1 to 1000"),
         ([run, "--length-penalty", "nan"], "argument --length-penalty: nan must be a number"),

@@ -140,7 +140,9 @@ def look_for(
     """As `find_files`, but None if there are none."""
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
-        raise InputError(f"data.path={root} {what}; set it to a directory that holds the corpus")
+        raise InputError(
+            f"data.path={root} {what}; set it to a directory (or archive) that holds the corpus"
+        )
     below = [config, f"{src}-{tgt}", f"{tgt}-{src}", "data"]
     folders = [root, *(root / name for name in dict.fromkeys(below) if name)]
     for name in names:
