@@ -18,7 +18,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from lnexp.app import config_command
-from lnexp.atomic import atomic_write
+from lnexp.atomic import atomic_write, sync
 from lnexp.build import build_vocabulary, load_text
 from lnexp.config import RunConfig
 from lnexp.data.cache import export
@@ -122,7 +122,7 @@ def _copy(home: Path, out: Path) -> None:
     for name in [*read_record(home)["files"], RECORD]:
         shutil.copyfile(home / name, building / name)
         with open(building / name, "rb+") as file:
-            os.fsync(file.fileno())
+            sync(file)
     if out.exists():  # it is empty; it stays, since somebody may be in it
         for name in [*read_record(home)["files"], RECORD]:
             os.replace(building / name, out / name)

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lnexp.atomic import sync
 from lnexp.data.corpus import Corpus
 from lnexp.data.encode import encode_side
 from lnexp.data.lock import alone
@@ -126,7 +126,7 @@ def export(text: TokenisedCorpus, home: Path, *, say: Say = lambda line: None) -
             for name in (*meta["files"], META):
                 shutil.copyfile(text.entry / name, building / name)
                 with open(building / name, "rb+") as file:
-                    os.fsync(file.fileno())
+                    sync(file)
             if not _open(building, text.key):
                 raise InputError(f"{building} does not read as written; choose another directory")
             _publish(building, target)

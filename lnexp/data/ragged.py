@@ -10,7 +10,6 @@ A file is there whole or not at all, and ``.at`` comes last: where it is, the si
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from lnexp.atomic import atomic_write, sync
 
 IDS_AT_ONCE = 2**20
 
@@ -58,7 +59,7 @@ def write_side(stem: Path, parts: Iterable[tuple[NDArray[np.int32], NDArray[Any]
         for some, ids in parts:
             lengths.append(some)
             file.write(ids.tobytes())
-        _sync(file)
+        sync(file)
     part.rename(f"{stem}.ids")
     offsets = np.append(0, np.concatenate(lengths).cumsum(dtype=np.int64)).astype(np.int64)
     write_file(Path(f"{stem}.at"), offsets.tobytes())
@@ -74,18 +75,8 @@ def map_side(stem: Path, dtype: DTypeLike) -> Ragged:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Put a whole file at ``path``."""
-    part = path.with_name(f"{path.name}.part")
-    with open(part, "wb") as file:
-        file.write(content)
-        _sync(file)
-    part.rename(path)
-
-
-def _sync(file: Any) -> None:
-    # Else a machine that loses power may keep the rename and lose the bytes, at the right size.
-    file.flush()
-    os.fsync(file.fileno())
+    """Put a whole file at ``path``; a killed maker's ``.part`` is overwritten by the next."""
+    atomic_write(path, content, part=f"{path.name}.part")
 
 
 def _memmap(path: Path, dtype: DTypeLike) -> NDArray[Any]:

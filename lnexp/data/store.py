@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from lnexp.atomic import atomic_write, sync
 from lnexp.data.corpus import RECORD, SCHEMA, SPLITS, Pairs, fingerprint_of_files, read_record
 from lnexp.data.lock import alone
 from lnexp.errors import InputError
@@ -48,7 +49,7 @@ class StoreWriter:
             for language, lines in zip(self.languages, sides, strict=True):
                 with open(self.folder / f"{split}.{language}", "ab") as file:
                     file.write("".join(f"{line}\n" for line in lines).encode())
-                    _sync(file)
+                    sync(file)
             self.pairs[split] += len(sides[0])
         self.state = state
         progress = {"identity": self.identity, "pairs": self.pairs, "state": state}
@@ -135,15 +136,5 @@ def make_store(entry: Path, fill: Callable[[Path], None], say: Say) -> None:
 
 
 def _replace(path: Path, content: Any) -> None:
-    """Write JSON so that ``path`` is the old or the new, never a part of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
-        _sync(file)
-    temporary.replace(path)
-
-
-def _sync(file: Any) -> None:
-    # Else a machine that loses power may keep the rename and lose the bytes, at the right size.
-    file.flush()
-    os.fsync(file.fileno())
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    atomic_write(path, text, part=f".{path.name}.tmp")
