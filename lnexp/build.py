@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import torch
 from hydra.utils import get_object
 from torch import nn
 
+from lnexp.checkpoint import load_model
 from lnexp.config import RunConfig, scientific
 from lnexp.data.cache import TokenisedCorpus, tokenised
 from lnexp.data.corpus import Corpus
@@ -26,9 +28,13 @@ from lnexp.data.sources import Source, load_corpus
 from lnexp.data.tokenizer import PAD
 from lnexp.data.vocabulary import Vocabulary
 from lnexp.errors import InputError
+from lnexp.kept_weights import find as find_checkpoint
+from lnexp.model.init import profile
 from lnexp.model.placement import Placement, StackShape
 from lnexp.model.transformer import ModelShape, Transformer
 from lnexp.probes import Probe
+from lnexp.report.find import resolve
+from lnexp.run_dir import RunDir, latest_version
 from lnexp.tasks.translation import DecodeOptions, Translation
 from lnexp.train import Schedule, TrainPlan, TrainState
 
@@ -71,8 +77,14 @@ def build(cfg: RunConfig, say: Callable[[str], None]) -> Parts:
     corpus, text = load_text(cfg, vocabulary, say)
     task = build_task(cfg, corpus, text, device)
     model = build_model(cfg, text.tokenizer.vocab_size).to(device)
+    who = identity(cfg, corpus, vocabulary)
+    if cfg.init_from is None:
+        profile(model, lambda: task.loss(model, next(task.batches(start=0))))
+    else:
+        source = find_run(cfg.init_from, Path(cfg.runs_dir).expanduser())
+        who["init_from"] = load_initial(*source, model, text.tokenizer.model, device)
     state = TrainState(model, build_optimizer(cfg, model))
-    return Parts(device, schedule, probes, task, state, identity(cfg, corpus, vocabulary))
+    return Parts(device, schedule, probes, task, state, who)
 
 
 def load_text(
@@ -202,6 +214,45 @@ def build_model(cfg: RunConfig, vocab_size: int) -> Transformer:
         return cast(Placement, make(cfg.placement, shape=stack, norm=norm))
 
     return Transformer(shape, vocab_size, PAD, placement)
+
+
+def find_run(init_from: str, runs_dir: Path) -> tuple[RunDir, str]:
+    """The run and the checkpoint that ``init_from=RUN[@CHECKPOINT]`` names.
+
+    RUN is a directory, or a part of its name or hash that no other run in ``runs_dir`` has.
+    """
+    name, _, checkpoint = init_from.partition("@")
+    path = Path(name).expanduser()
+    if not path.is_dir() and os.sep not in name and runs_dir.is_dir():
+        path = resolve([name], [str(runs_dir)], time.time(), lambda line: None)[0].path
+    run = RunDir(path if (path / "config.yaml").exists() else path / f"v{latest_version(path)}")
+    if not run.config_file.exists():
+        raise InputError(f"init_from={init_from}: {name} is no run directory; name one, .../v1")
+    return run, checkpoint or "last"
+
+
+def load_initial(
+    run: RunDir, checkpoint: str, model: nn.Module, vocabulary: bytes, device: torch.device
+) -> str:
+    """Give ``model`` the weights of ``checkpoint`` of ``run``; return their SHA-256."""
+    if not run.tokenizer_file.exists() or run.tokenizer_file.read_bytes() != vocabulary:
+        raise InputError(
+            f"init_from={run.path}: that run has another vocabulary; take its recipe and data"
+        )
+    try:
+        load_model(model, find_checkpoint(run, checkpoint).paths, device)
+    except InputError as error:
+        if "does not fit the model" in str(error):
+            raise InputError(
+                f"init_from={run.path}: its weights do not fit this model; take model and "
+                f"placement from {run.config_file}"
+            ) from None
+        reason = str(error).replace("--checkpoint=", "init_from=RUN@")
+        raise InputError(reason.replace("--checkpoint ", "init_from=RUN@")) from None
+    digest = hashlib.sha256()
+    for key, value in model.state_dict().items():
+        digest.update(key.encode() + value.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def build_optimizer(cfg: RunConfig, model: nn.Module) -> torch.optim.Optimizer:

@@ -13,9 +13,11 @@ from lnexp import __version__
 
 COMMANDS = {
     "train": "train a run, or with -m a sweep; the same command resumes or skips",
+    "probe": "measure gradients and norms of the first update, without training",
     "prepare": "fetch, clean, tokenise and keep the text of a recipe",
     "eval": "decode and score the checkpoints of runs; compare them; translate",
     "runs": "list, show and compare runs",
+    "theory": "each lemma and theorem of the paper: predicted, measured, verdict",
 }
 
 HELP = """usage: lnexp COMMAND ...
@@ -57,6 +59,14 @@ def dispatch(arguments: list[str]) -> int:
             from lnexp.app import train_command
 
             return train_command(rest)
+        case ["probe", *rest]:
+            from lnexp.measure import probe_command
+
+            return probe_command(rest)
+        case ["theory", *rest]:
+            from lnexp.theory.command import theory_command
+
+            return theory_command(rest)
         case ["prepare", *rest]:
             from lnexp.prepare import prepare_command
 
@@ -89,7 +99,7 @@ def complete(flag: str, rest: list[str]) -> int:
             begun = words[-1] if len(words) == 2 else ""
             print(" ".join(name for name in COMMANDS if name.startswith(begun)))
             return 0
-        if words[1] not in ("train", "prepare"):
+        if words[1] not in ("train", "probe", "prepare"):
             return 0
         # Hydra expects overrides right behind the program's name.
         os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])

@@ -204,6 +204,8 @@ class RunConfig:
     schedule: dict[str, Any] = MISSING
     probes: dict[str, Any] = execution()
     seed: int = MISSING
+    # The weights count, not where they lie. Run directories of before this key do not have it.
+    init_from: str | None = field(default=None, metadata={"execution": True})
     runs_dir: str = execution()
     repeat: bool = execution()
     dry_run: bool = execution()

@@ -71,7 +71,8 @@ def _list(arguments: Sequence[str]) -> int:
     elif chosen:
         _say(listing(chosen, _width(), now))
     if not chosen:
-        print(f"lnexp: none of the {len(found)} runs is like that", file=sys.stderr)
+        which = f"none of the {len(found)} runs is" if len(found) > 1 else "the only run is not"
+        print(f"lnexp: {which} like that", file=sys.stderr)
     return 0
 
 

@@ -166,10 +166,19 @@ def _restore(state: TrainState, run: RunDir, device: torch.device, updates: int)
 def _write_provenance(
     run: RunDir, resolved: dict[str, Any], experiments: list[str], code: dict[str, Any], origin: Any
 ) -> None:
-    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(anywhere(resolved), sort_keys=False, allow_unicode=True)
     atomic_write(run.config_file, f"# schema: 1\n{text}")
     sessions = run.read_json("env").get("sessions", [])
     run.write_json("env", {"data": origin, "sessions": [*sessions, session(experiments, code)]})
+
+
+def anywhere(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The config with paths that hold wherever it is read from: `lnexp eval` opens the data again."""
+    data = dict(resolved["data"])
+    for key in ("path", "codes", "cache_dir"):
+        if data.get(key):
+            data[key] = str(Path(data[key]).expanduser().absolute())
+    return {**resolved, "data": data}
 
 
 def _data_line(task: Translation) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from lnexp.errors import Diverged
-from lnexp.probes import Probe
+from lnexp.probes import Probe, Until, Update
 
 Schedule = Callable[[int], float]
 Metrics = dict[str, Any]
@@ -140,16 +140,8 @@ def train(
         for group in state.optimizer.param_groups:
             group["lr"] = lr
         due = [probe for probe in probes if t == 1 or t % probe.every == 0]
-        with ExitStack() as stack:
-            readings = [stack.enter_context(probe.watch(state.model)) for probe in due]
-            loss, n_targets = accumulate_gradients(state.model, task, islice(batches, k), t, plan)
-        for reading in readings:
-            record.row("probe", t, reading)
-        grad_norm = clip_gradients(state.model, plan.clip_norm)
-        if not (np.isfinite(loss) and np.isfinite(grad_norm)):
-            raise Diverged(t, loss, grad_norm)
-        state.optimizer.step()
-        state.optimizer.zero_grad()
+        now = list(islice(batches, k))
+        loss, grad_norm, n_targets = update_weights(state, task, now, due, record, plan)
         state.t = t
         state.tokens += n_targets
         state.seconds += time.perf_counter() - started
@@ -161,6 +153,44 @@ def train(
             record.row("train", t, row)
 
 
+def update_weights(
+    state: TrainState,
+    task: Task,
+    batches: Sequence[Any],
+    probes: Sequence[Probe],
+    record: Record,
+    plan: TrainPlan,
+) -> tuple[float, float, int]:
+    """Do update ``state.t + 1`` on ``batches``, watched by ``probes``.
+
+    Returns loss (nats per target), gradient norm before clipping, and number of targets. Raises
+    `Diverged`, with the weights as they were, if the first two are not finite.
+    """
+    model, t = state.model, state.t + 1
+    update = Update(model, state.optimizer, t, lambda: objectives(model, task, batches, t, plan))
+    with ExitStack() as until_step:
+        with ExitStack() as until_gradients:
+            ends = {"gradients": until_gradients, "step": until_step}
+            readings = [ends[probe.until].enter_context(probe.watch(update)) for probe in probes]
+            loss, update.n_targets = accumulate_gradients(model, task, batches, t, plan)
+        _record_readings(record, t, probes, readings, "gradients")
+        grad_norm = clip_gradients(model, plan.clip_norm)
+        if not (np.isfinite(loss) and np.isfinite(grad_norm)):
+            raise Diverged(t, loss, grad_norm)
+        state.optimizer.step()
+    _record_readings(record, t, probes, readings, "step")
+    state.optimizer.zero_grad()
+    return loss, grad_norm, update.n_targets
+
+
+def _record_readings(
+    record: Record, t: int, probes: Sequence[Probe], readings: Sequence[Metrics], until: Until
+) -> None:
+    for probe, reading in zip(probes, readings, strict=True):
+        if probe.until == until:
+            record.row("probe", t, reading)
+
+
 def accumulate_gradients(
     model: nn.Module, task: Task, batches: Iterable[Any], t: int, plan: TrainPlan
 ) -> tuple[float, int]:
@@ -170,17 +200,32 @@ def accumulate_gradients(
     on how targets fall into batches. Returns the mean negative log-likelihood (nats per target,
     unsmoothed) and the number of targets.
     """
-    model.train()
-    device = next(model.parameters()).device
-    nll, n_targets = torch.zeros((), device=device), 0
-    for i, batch in enumerate(batches):
-        seed_dropout(plan.seed, t, i)
-        with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bf16"):
-            loss = task.loss(model, batch)
+    nll, n_targets = torch.zeros((), device=next(model.parameters()).device), 0
+    for loss in losses(model, task, batches, t, plan):
         loss.objective.backward()
         nll, n_targets = nll + loss.nll, n_targets + loss.n_targets
     torch._foreach_div_([p.grad for p in model.parameters() if p.grad is not None], n_targets)
     return nll.item() / n_targets, n_targets
+
+
+def losses(
+    model: nn.Module, task: Task, batches: Iterable[Any], t: int, plan: TrainPlan
+) -> Iterator[Loss]:
+    """Yield the loss of each batch of update ``t``, with the dropout of that update."""
+    model.train()
+    device = next(model.parameters()).device
+    for i, batch in enumerate(batches):
+        seed_dropout(plan.seed, t, i)
+        with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bf16"):
+            loss = task.loss(model, batch)
+        yield loss
+
+
+def objectives(
+    model: nn.Module, task: Task, batches: Iterable[Any], t: int, plan: TrainPlan
+) -> Iterator[Tensor]:
+    """Yield what is minimised, summed over the targets of each batch; for probes."""
+    return (loss.objective for loss in losses(model, task, batches, t, plan))
 
 
 def seed_dropout(seed: int, t: int, batch: int) -> None:

@@ -119,6 +119,7 @@ def test_execution_keys_are_these():
         "data.max_ratio", "data.valid_every", "data.codes",  # all of these count by content
         "train.updates", "train.log_every", "train.checkpoint_every", "train.keep_weights",
         "decode.batch_tokens",
+        "init_from",  # its weights count, not where they lie
         "probes", "runs_dir", "repeat", "dry_run", "device", "threads",
     }  # fmt: skip
 

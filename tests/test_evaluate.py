@@ -96,6 +96,24 @@ def scores_of(lnexp, *given):
     return json.loads(done.stdout)["scores"]
 
 
+def test_a_run_may_be_named_by_a_part_of_its_hash(lnexp, run):
+    here = run.parents[2]
+    name = re.search(r"-([0-9a-f]{8})$", run.parent.name)[1]
+    options = "--runs-dir", here, "--bootstrap", "0"
+    assert scores_of(lnexp, name, *options) == scores_of(lnexp, run, "--bootstrap", "0")
+    done = lnexp("eval", "nothing", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"lnexp: nothing is no run, and none in {here} is called so")
+
+
+def test_a_run_is_scored_from_any_directory(lnexp, arguments, corpus_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(corpus_dir.parent)
+    near = [f"data.path={corpus_dir.name}" if "data.path" in a else a for a in arguments]
+    train(*near, f"runs_dir={tmp_path / 'runs'}", "train.updates=2")
+    monkeypatch.chdir(tmp_path)
+    assert scores_of(lnexp, only_run(tmp_path / "runs"), "--bootstrap", "0")
+
+
 # Kept weights
 
 

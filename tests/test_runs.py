@@ -261,6 +261,22 @@ def test_filters_choose_by_experiment_recipe_and_state(tmp_path, lnexp):
     assert "none of the 3 runs is like that" in done.stderr
 
 
+def test_a_run_under_way_shows_its_training_loss(tmp_path, lnexp):
+    run = make(tmp_path, "stopped")
+    write_status(run, "stopped", 120, 400, loss=3.25)
+    text = lnexp("runs", tmp_path, check=0).stdout
+    assert "~3.250" in text
+    assert "~: training loss so far" in text
+    make(tmp_path, who=identity(seed=2), loss=2.5)
+    assert "~2.5" not in lnexp("runs", tmp_path, check=0).stdout
+
+
+def test_the_only_run_may_not_be_meant(tmp_path, lnexp):
+    make(tmp_path)
+    done = lnexp("runs", tmp_path, "--exp", "z", check=0)
+    assert done.stderr == "lnexp: the only run is not like that\n"
+
+
 @pytest.mark.parametrize("width", [80, 100, 132])
 def test_no_line_of_runs_is_wider_than_the_terminal(tmp_path, lnexp, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from types import FrameType
 from typing import NoReturn, TypeVar
 
 from lnexp.errors import InputError
+from lnexp.report.find import resolve
 from lnexp.run_dir import finite
 
 SCHEMA = 1
@@ -40,6 +43,7 @@ def eval_command(arguments: list[str]) -> int:
 def _eval(arguments: list[str]) -> int:
     try:
         options = _parser().parse_args(arguments)
+        options.run = [_run(name, options.runs_dir) for name in options.run]
         _check(options)
         # Only now: torch takes seconds, which neither help nor a mistake should cost.
         if options.translate:
@@ -78,7 +82,9 @@ def _parser() -> Parser:
         epilog="Lists are written with commas: --checkpoint last,best:5 --beam 4,5.",
     )
     add = parser.add_argument
-    add("run", type=Path, nargs="+", help="a run directory, .../v1; several are compared")
+    add("run", nargs="+", help="a run directory, .../v1, or a part of its name or hash that no "
+        "other run has; several are compared")  # fmt: skip
+    add("--runs-dir", default="runs", metavar="DIR", help="where to look for a name")
     add(
         "--checkpoint",
         type=_list(str, "a name"),
@@ -129,6 +135,14 @@ def _parser() -> Parser:
     add("--device", help="auto, cpu, cuda, ... (as in training)")
     add("--trust", action="store_true", help="load classes from outside lnexp")
     return parser  # fmt: skip
+
+
+def _run(name: str, runs_dir: str) -> Path:
+    """The run directory that ``name`` means; a path is taken as it is."""
+    if Path(name).exists() or os.sep in name or not os.path.isdir(runs_dir):
+        return Path(name)
+    [entry] = resolve([name], [runs_dir], time.time(), lambda line: None)
+    return entry.path
 
 
 def _list(one: Callable[[str], T], needed: str) -> Callable[[str], list[T]]:

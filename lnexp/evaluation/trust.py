@@ -20,7 +20,7 @@ from lnexp.validate import PROVIDED
 
 KINDS: dict[str, tuple[tuple[str, ...], type]] = {
     "task": (("lnexp.tasks",), object),
-    "placement": (("lnexp.model.placement",), Placement),
+    "placement": (("lnexp.model.placement", "lnexp.model.placement_residual"), Placement),
     "norm": (("torch.nn", "lnexp.model"), nn.Module),
     "optimizer": (("torch.optim", "lnexp.optim"), torch.optim.Optimizer),
     "schedule": (("lnexp.optim.schedule",), object),

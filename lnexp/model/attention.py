@@ -24,6 +24,7 @@ class Attention(nn.Module):
         self.k = nn.Linear(d_model, d_model)
         self.v = nn.Linear(d_model, d_model)
         self.out = nn.Linear(d_model, d_model)
+        self.softmax = nn.Softmax(-1)  # a module, so that a probe can hook the weights
 
     def heads(self, x: Tensor) -> Tensor:
         """Split (B, T, d_model) into (B, n_heads, T, d_head)."""
@@ -44,13 +45,15 @@ class Attention(nn.Module):
         scores = queries @ keys.transpose(-2, -1)
         if bias is not None:
             scores = scores + bias
-        weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
+        weights = F.dropout(self.softmax(scores), self.dropout, self.training)
         mixed = weights.to(values.dtype) @ values
         return self.out(mixed.transpose(1, 2).flatten(2))
 
-    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """Self-attention."""
-        return self.attend(x, self.keys_values(x), bias)
+    def forward(
+        self, x: Tensor, bias: Tensor | None, memory: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """Attention of ``x`` to the keys and values ``memory``, or to itself."""
+        return self.attend(x, self.keys_values(x) if memory is None else memory, bias)
 
 
 class FeedForward(nn.Module):

@@ -79,7 +79,7 @@ class DecoderBlock(nn.Module):
         """For all target positions at once; ``bias`` is the causal mask."""
         return (
             lambda x: self.dropout(self.self_attn(x, bias)),
-            lambda x: self.dropout(self.cross_attn.attend(x, memory, memory_bias)),
+            lambda x: self.dropout(self.cross_attn(x, memory_bias, memory)),
             lambda x: self.dropout(self.ffn(x)),
         )
 
@@ -166,9 +166,11 @@ class Transformer(nn.Module):
         self.decoder_placement = placement(StackShape(d, n, 3, peer_layers=n))
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(512, d), persistent=False)
-        nn.init.normal_(self.embedding.weight, std=d**-0.5)
+        gain = self.encoder_placement.embedding_gain
+        nn.init.normal_(self.embedding.weight, std=gain * d**-0.5)
         nn.init.zeros_(self.embedding.weight[pad])
-        initialise(self)
+        initialise(self.encoder_blocks, self.encoder_placement)
+        initialise(self.decoder_blocks, self.decoder_placement)
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed (B, T) ids at positions ``start`` and on: (B, T, d_model)."""
@@ -177,6 +179,10 @@ class Transformer(nn.Module):
             self.positions = sinusoids(2 * end, self.d_model).to(self.positions)
         x = self.embedding(ids) * self.d_model**0.5 + self.positions[start:end]
         return self.dropout(x)
+
+    def real_positions(self, src: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+        """Which positions of each stack are not padding, (B, S) and (B, T); for probes."""
+        return {"encoder": src != self.pad, "decoder": tgt_in != self.pad}
 
     def mask_padding(self, src: Tensor) -> Tensor:
         """Scores to add, (B, 1, 1, S): -inf at the padding of ``src`` (B, S)."""

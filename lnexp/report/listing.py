@@ -134,12 +134,19 @@ def _cells(e: Entry, now: float) -> list[str]:
         e.state + ("*" if unlearned else ""),
         f"{_count(e.t)}/{_count(e.updates)}",
         clock(e.eta(now)),
-        number_cell(number(e.result.get("valid_loss")), ".3f"),
+        _loss(e),
         number_cell(e.score("bleu"), ".2f"),
         number_cell(e.score("bleu_tokenised"), ".2f"),
         clock(number(e.result.get("seconds"))),
         age(None if e.seen is None else now - e.seen),
     ]
+
+
+def _loss(e: Entry) -> str:
+    """The validation loss at the end; until there is one, the last training loss, marked."""
+    found = number(e.result.get("valid_loss"))
+    so_far = None if e.result else number(e.status.get("loss"))
+    return f"~{number_cell(so_far, '.3f')}" if so_far is not None else number_cell(found, ".3f")
 
 
 def _count(value: int | None) -> str:
@@ -188,6 +195,8 @@ def _notes(entries: Sequence[Entry]) -> list[str]:
         for said, n in signed.items():
             of = f" ({n} run{'s' if n != 1 else ''})" if len(signed) > 1 else ""
             lines.append(f"{label} on test{of}: {said}")
+    if any(_loss(e).startswith("~") for e in entries):
+        lines.append("~: training loss so far")
     if any(e.state == "finished" and e.result.get("learned") is False for e in entries):
         lines.append("*: no better than the unigram entropy of the targets; nothing was learned")
     for entry in entries:
