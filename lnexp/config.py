@@ -249,4 +249,4 @@ def readable_name(run: RunConfig) -> str:
 
 def _snake(spec: Mapping[str, Any]) -> str:
     name = str(spec["_target_"]).rsplit(".", 1)[-1]
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
