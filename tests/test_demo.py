@@ -187,20 +187,22 @@ def test_a_signal_is_passed_on_once_and_nothing_more_is_started(tmp_path, number
 
 
 def test_time_left_counts_the_runs_that_wait(demo, child):
+    from children import View, seconds_left
+
     arms = [child(str(i), "") for i in range(3)]
     views = [
-        demo.View(1, 9, "eta", 10.0),
-        demo.View(1, 9, "eta", 20.0),
-        demo.View(0, None, "", None),
+        View(1, 9, "eta", 10.0),
+        View(1, 9, "eta", 20.0),
+        View(0, None, "", None),
     ]
     for arm in arms[:2]:
         arm.start()
         arm.started = time.monotonic()
     # The third takes 15 s, the mean, and starts in 10 s; on three cores it starts now.
-    assert demo.seconds_left(arms, views, 2) == pytest.approx(25, abs=1)
-    assert demo.seconds_left(arms, views, 3) == pytest.approx(20, abs=1)
+    assert seconds_left(arms, views, 2) == pytest.approx(25, abs=1)
+    assert seconds_left(arms, views, 3) == pytest.approx(20, abs=1)
     views[0] = views[0]._replace(seconds_left=None)
-    assert demo.seconds_left(arms, views, 2) is None
+    assert seconds_left(arms, views, 2) is None
     for arm in arms[:2]:
         arm.process.wait()
 

@@ -66,14 +66,19 @@ def save_curves(arms: Sequence[Arm], title: str, stem: Path) -> list[Path]:
         figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=2,
                       frameon=False, handlelength=3.5)  # fmt: skip
 
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for kind in ("png", "svg"):
-            file = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(file, format=kind, dpi=150, metadata=metadata)
-            paths.append(stem.with_name(f"{stem.name}.{kind}"))
-            atomic_write(paths[-1], file.getvalue())
+        return save(figure, stem, ("png", "svg"))
+
+
+def save(figure: Any, stem: Path, kinds: Sequence[str]) -> list[Path]:
+    """Write a figure as ``stem``.png, .svg or .pdf, without a date in it; return the files."""
+    dated = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind in kinds:
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, dpi=150, metadata={dated[kind]: None})
+        paths.append(stem.with_name(f"{stem.name}.{kind}"))
+        atomic_write(paths[-1], file.getvalue())
     return paths
 
 
