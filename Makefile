@@ -4,13 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo fig3 test check format lock clean
+.PHONY: help setup demo fig3 theory test check format lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    train the three runs of the demo and draw their curves (about six minutes)"
 	@echo "make fig3    Figure 3: gradient norms at initialisation (about 20 minutes on two cores)"
 	@echo "             [QUICK=1] [RECIPE=demo] [SEEDS=10] [PLACEMENTS='post_ln pre_ln'] [ARGS='KEY=VALUE ...']"
+	@echo "make theory  each lemma and theorem: predicted, measured, verdict (about 25 minutes)"
+	@echo "             [QUICK=1] [RECIPE=demo] [SEEDS=10] [PLACEMENTS=all] [ARGS='KEY=VALUE ...']"
 	@echo "make test    run the tests"
 	@echo "make check   ruff, mypy and the import rules"
 	@echo "make setup   .venv with the pinned packages and lnexp in it (the others do it when needed)"
@@ -30,6 +32,13 @@ demo: $(STAMP)
 fig3: $(STAMP)
 	$(BIN)/python scripts/fig3.py $(if $(QUICK),--quick) $(if $(RECIPE),--recipe $(RECIPE)) \
 	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PLACEMENTS),--placements "$(PLACEMENTS)") $(ARGS)
+
+comma := ,
+empty :=
+theory: $(STAMP)
+	$(BIN)/lnexp theory $(if $(QUICK),--quick) $(if $(SEEDS),--seeds $(SEEDS)) \
+	  $(if $(PLACEMENTS),--placements "$(subst $(empty) $(empty),$(comma),$(strip $(PLACEMENTS)))") \
+	  $(if $(RECIPE),recipe=$(RECIPE)) $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -126,12 +126,16 @@ def explain(error: Exception, overrides: list[str]) -> str:
             return f"exp is appended, not overridden; write +{wrong}"
         return unknown_key(key, set(known_keys(_plain_config(overrides))))
     if match := re.search(r"Could not find '([^']+)/([^']+)'", text):
-        group, option = match[1], match[2]
-        options = re.findall(r"(?m)^\t(\S+)$", text)
-        near = difflib.get_close_matches(option, options, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}? " if near else ""
-        return f"{group}={option}: there is no such {group}; {hint}there are: {', '.join(options)}"
+        return no_option(match[1], match[2], re.findall(r"(?m)^\t(\S+)$", text))
+    if match := re.search(r"Could not load '([^']+)/([^']+)'", text):  # one of a list
+        options = sorted(path.stem for path in (conf_dir() / match[1]).glob("*.yaml"))
+        return no_option(match[1], match[2], options)
     if "Ambiguous value for argument" in text:
+        # An experiment may say itself that it is a sweep, and not be reached for another mistake.
+        for group, option in (o.lstrip("+").split("=") for o in overrides if o.count("=") == 1):
+            options = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+            if options and "," not in option and option not in options:
+                return no_option(group, option, options)
         wrong = re.findall(r"Ambiguous value for argument '([^']+)'", text)[0]
         return f"{wrong}: several values make a sweep; add -m, or write a list as KEY=[a,b]"
     if isinstance(error, OverrideParseException) and "~/" in error.override:
@@ -141,6 +145,13 @@ def explain(error: Exception, overrides: list[str]) -> str:
             f"{error.override}: an override is KEY=VALUE; quote values that hold ,=[]{{}} or blanks"
         )
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def no_option(group: str, option: str, options: list[str]) -> str:
+    """One line for an option that a group does not have."""
+    near = difflib.get_close_matches(option, options, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{group}={option}: there is no such {group}; {hint}there are: {', '.join(options)}"
 
 
 def _plain_config(overrides: list[str]) -> dict[str, Any]:

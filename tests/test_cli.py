@@ -41,9 +41,13 @@ MISTAKES = [
     (["trian"], r"trian is no command; did you mean train?"),
     (["train", "schedule.warmpu=1"], "schedule.warmpu is no key of this config; did you mean schedule.warmup?"),
     (["train", "+schedule.warmpu=1"], "schedule.warmpu is no key of this config; did you mean schedule.warmup?"),
-    (["train", "+exp=preln_nowarmpu"], "exp=preln_nowarmpu: there is no such exp; did you mean preln_nowarmup? there are: postln_nowarmup"),
+    (["train", "+exp=preln_nowarmpu"], "exp=preln_nowarmpu: there is no such exp; did you mean preln_nowarmup? there are: fig3_depth"),
     (["train", "exp=preln_nowarmup"], "exp is appended, not overridden; write +exp=preln_nowarmup"),
     (["train", "placement=postln"], "placement=postln: there is no such placement; did you mean post_ln?"),
+    (["probe", "+exp=fig3_layers", "placement=postln", "seed=1,2"], "placement=postln: there is no such placement; did you mean post_ln?"),
+    (["probe", "placement=t_fixup", "+placement.branch_gain=0"], "placement.branch_gain=0 must be above 0"),
+    (["probe", "probes=[grad_nrom]"], "probes=grad_nrom: there is no such probes; did you mean grad_norm?"),
+    (["probe", "init_from=nowhere"], "init_from=nowhere: nowhere is no run directory; name one, .../v1"),
     (["train", "train.updates=many"], "train.updates=many: a whole number is needed"),
     (["train", "model.n_heads=3"], "model.d_model=128 must be even and a multiple of model.n_heads=3"),
     (["train", "recipe=files", "data.tgt=en"], "data.src has no value; set data.src=VALUE"),
@@ -74,7 +78,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
 def test_a_mistake_gets_one_line_and_exit_code_2(lnexp, tmp_path, arguments, message):
-    more = [f"runs_dir={tmp_path / 'runs'}"] if arguments[0] == "train" else []
+    more = [f"runs_dir={tmp_path / 'runs'}"] if arguments[0] in ("train", "probe") else []
     done = lnexp(*arguments, *more)
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr

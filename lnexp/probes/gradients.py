@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,7 @@ class GradNorm:
 
     params: str
     every: int
-    until: Until = "gradients"
+    until: Until = field(default="gradients", init=False)
 
     def __post_init__(self) -> None:
         check_probe("grad_norm", self.every, self.params)
@@ -67,7 +67,7 @@ class MeanGradNorm:
 
     params: str
     every: int
-    until: Until = "gradients"
+    until: Until = field(default="gradients", init=False)
 
     def __post_init__(self) -> None:
         check_probe("mean_grad_norm", self.every, self.params)

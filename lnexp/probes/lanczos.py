@@ -32,17 +32,19 @@ def largest_eigenvalue(
     """
     iterations = min(iterations, start.shape[-1])
     rounding = 100 * torch.finfo(start.dtype).eps
-    basis = start.new_empty(iterations, *start.shape)
-    diagonal, below = start.new_zeros(2, iterations, len(start)).unbind()
+    rows, d = start.shape
+    basis = start.new_empty(rows, iterations, d)
+    diagonal, below = start.new_zeros(2, iterations, rows).unbind()
     q = start / start.norm(dim=-1, keepdim=True)
-    scale = start.new_zeros(len(start))
+    scale = start.new_zeros(rows)
     for k in range(iterations):
-        basis[k] = q
+        basis[:, k] = q
         w = product(q)
-        diagonal[k] = torch.einsum("rd,rd->r", w, q)
+        diagonal[k] = (w * q).sum(-1)
+        seen = basis[:, : k + 1]
         for _ in range(2):  # twice is enough (Parlett, 1998, section 6.9)
-            overlap = torch.einsum("krd,rd->kr", basis[: k + 1], w)
-            w = w - torch.einsum("krd,kr->rd", basis[: k + 1], overlap)
+            overlap = seen @ w[..., None]
+            w = w - (seen.mT @ overlap)[..., 0]
         below[k] = w.norm(dim=-1)
         scale = torch.maximum(scale, diagonal[k].abs())
         # A row whose Krylov space is used up goes on with q = 0; the first Rayleigh quotient on
@@ -60,12 +62,12 @@ def largest_eigenvalue(
                 break
         q = torch.where(done[:, None], 0, w / torch.where(done, 1, below[k])[:, None])
     value, error = _ritz(diagonal[: k + 1], below[: k + 1])
-    return Largest(value.to(start.device), error.to(start.device), k + 1)
+    return Largest(value.to(start), error.to(start), k + 1)
 
 
 def _ritz(diagonal: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
     """Largest eigenvalue and residual norm of each row's tridiagonal matrix, (rows,) each."""
-    a, b = diagonal.T.double().cpu(), below.T.double().cpu()
+    a, b = diagonal.T.cpu().double(), below.T.cpu().double()
     matrix = torch.diag_embed(a) + torch.diag_embed(b[:, :-1], -1)  # eigh reads the lower triangle
     finite = matrix.isfinite().flatten(1).all(1) & b.isfinite().all(1)
     values, vectors = torch.linalg.eigh(torch.where(finite[:, None, None], matrix, 0))

@@ -28,9 +28,12 @@ class Update:
     optimizer: torch.optim.Optimizer
     t: int
     objectives: Callable[[], Iterator[Tensor]]
-    """Compute each batch's summed objective again, with a graph and the same dropout."""
+    """Compute each batch's summed objective again, with a graph and the same dropout.
+
+    To be called once the gradients are there, so that the hooks of other probes can tell.
+    """
     n_targets: int = 0
-    """Of all the update's batches; known once the gradients are."""
+    """Of all the update's batches; 0 until the gradients are there."""
 
 
 class Probe(Protocol):

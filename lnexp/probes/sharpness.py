@@ -31,8 +31,12 @@ class Sharpness:
     al., 2022, arXiv 2207.14484), where the optimiser is Adam, AdamW or RAdam. The gradient in v is
     the one before clipping.
 
-    Expensive: at most ``2 * iterations`` products with H, each about two more updates' worth of
-    work, and a memory of ``iterations`` times the parameters. Stops early where an eigenvalue is
+    At update 1 ``v_hat`` is ``g^2``, and the second one is large: elements with next to no gradient
+    decide. Under bf16 it is noise, since D then divides by gradients that are zero but for rounding
+    (those of key biases, to which attention is blind): take train.precision=fp32.
+
+    Expensive: at most ``2 * iterations`` products with H, each the work of about two updates,
+    and a memory of ``iterations`` times the parameters. Stops early where an eigenvalue is
     within ``tolerance``, relative, of the value.
     """
 
