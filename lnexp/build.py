@@ -221,7 +221,11 @@ def find_run(init_from: str, runs_dir: Path) -> tuple[RunDir, str]:
 
     RUN is a directory, or a part of its name or hash that no other run in ``runs_dir`` has.
     """
-    name, _, checkpoint = init_from.partition("@")
+    name, at, checkpoint = init_from.rpartition("@")
+    if not at or os.sep in checkpoint:  # the @ is a directory's
+        name, checkpoint = init_from, ""
+    if not name:
+        raise InputError(f"init_from={init_from}: name a run, RUN or RUN@CHECKPOINT, or null")
     path = Path(name).expanduser()
     if not path.is_dir() and os.sep not in name and runs_dir.is_dir():
         path = resolve([name], [str(runs_dir)], time.time(), lambda line: None)[0].path

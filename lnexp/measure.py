@@ -23,7 +23,7 @@ from lnexp.identity import canonical, identity_hash
 from lnexp.probes import Probe
 from lnexp.provenance import code_state, session
 from lnexp.record import say_plain
-from lnexp.report.readings import read_measurement, readings_table
+from lnexp.report.readings import is_reading, read_measurement, readings_table
 from lnexp.run_dir import RESULT_SCHEMA, SCHEMA, finite
 from lnexp.train import TrainState, update_weights
 
@@ -54,7 +54,7 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
     if cfg.dry_run:
         raise InputError("dry_run=true is for lnexp train; leave it out")
     if not cfg.probes:
-        raise InputError("probes={} measures nothing; name some: 'probes=[grad_norm,stream]'")
+        raise InputError("no probe is left to measure; name some: 'probes=[grad_norm,stream]'")
     parts = build(cfg, say_plain)
     # What is looked at is part of what a measurement is; how often it would be, in training, not.
     looks = {n: {k: v for k, v in p.items() if k != "every"} for n, p in cfg.probes.items()}
@@ -63,18 +63,20 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
     path = Path(cfg.runs_dir).expanduser() / cfg.recipe.name / "probes"
     path /= f"{readable_name(cfg)[:111]}-{full[:8]}.json"
     found = read_measurement(path)
-    if cfg.repeat or (found.get("hash"), found.get("result_schema")) != (full, RESULT_SCHEMA):
-        found = {
-            "schema": SCHEMA, "result_schema": RESULT_SCHEMA, "hash": full,
-            "identity": canonical(who), **take(parts, cfg), "config": resolved,
-            "data": parts.task.corpus.origin, "session": session(experiments, code_state()),
-        }  # fmt: skip
+    whole = (found.get("hash"), found.get("result_schema")) == (full, RESULT_SCHEMA)
+    if cfg.repeat or not whole or not is_reading(found.get("readings")):
+        freeze_unseen(parts.state, parts.probes, spare=cfg.train.clip_norm is None)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
                 f"runs_dir: cannot write {path.parent} ({error.strerror}); set runs_dir=DIR"
             ) from None
+        found = {
+            "schema": SCHEMA, "result_schema": RESULT_SCHEMA, "hash": full,
+            "identity": canonical(who), **take(parts, cfg), "config": resolved,
+            "data": parts.task.corpus.origin, "session": session(experiments, code_state()),
+        }  # fmt: skip
         atomic_write(path, json.dumps(finite(found), ensure_ascii=False) + "\n")
     print(readings_table(found["readings"]))
     return path
@@ -109,7 +111,6 @@ def take(parts: Parts, cfg: RunConfig) -> dict[str, Any]:
     The weights that it moves are given up.
     """
     plan, state = build_plan(cfg), parts.state
-    freeze_unseen(state, parts.probes)
     for group in state.optimizer.param_groups:
         group["lr"] = state.optimizer.defaults["lr"] * parts.schedule(1)
     batches = list(islice(parts.task.batches(start=0), plan.batches_per_update))
@@ -121,8 +122,12 @@ def take(parts: Parts, cfg: RunConfig) -> dict[str, Any]:
     return {"readings": record.values, "loss": loss, "n_targets": n_targets}
 
 
-def freeze_unseen(state: TrainState, probes: Sequence[Probe]) -> None:
-    """Spare the gradients that no probe looks at, where every probe names its parameters."""
+def freeze_unseen(state: TrainState, probes: Sequence[Probe], *, spare: bool) -> None:
+    """Spare the gradients that no probe looks at, where every probe names its parameters.
+
+    Not unless ``spare``: clipping needs the norm of all. Raises `InputError` where a probe names
+    none.
+    """
     patterns = [getattr(probe, "params", None) for probe in probes]
     named = dict(state.model.named_parameters())
     for pattern in filter(None, patterns):
@@ -131,6 +136,6 @@ def freeze_unseen(state: TrainState, probes: Sequence[Probe]) -> None:
             raise InputError(
                 f"probes: params={pattern!r} matches no parameter; names are like {some}"
             )
-    if None not in patterns:
+    if spare and None not in patterns:
         for name, p in named.items():
             p.requires_grad_(any(re.search(str(pattern), name) for pattern in patterns))

@@ -1,11 +1,12 @@
 """Processes run beside each other and watched from outside: progress, interruption, failure.
 
-What a process did is in the files that it writes; nothing here outlives it or changes it, so that a
-script can be stopped anywhere and the same command continues.
+What a process did is in the files that it writes; nothing here changes it, so that a script can be
+stopped anywhere and the same command continues.
 """
 
 from __future__ import annotations
 
+import ctypes
 import heapq
 import os
 import signal
@@ -40,6 +41,12 @@ class View(NamedTuple):
         return f"{self.t}/{self.updates}  {self.text}" if self.updates else self.text
 
 
+def end_with_parent() -> None:
+    """Have this process told to end, and so to save, should its parent be killed (Linux)."""
+    PR_SET_PDEATHSIG = 1  # noqa: N806 (its name in prctl(2))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 @dataclass
 class Process:
     """A command, and files that hold what it prints."""
@@ -58,6 +65,7 @@ class Process:
         self.process = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err,
             env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+            preexec_fn=end_with_parent if sys.platform == "linux" else None,
         )  # fmt: skip
 
     def running(self) -> bool:

@@ -1,6 +1,7 @@
 """`lnexp probe`: the first update of a run, measured and not made; starting from given weights."""
 
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -76,9 +77,22 @@ def test_a_measurement_is_made_once(lnexp, tiny):
     other = measured(lnexp("probe", EXP, *tiny, "seed=2", check=0))
     assert other.parent == path.parent
     assert other != path
-    path.write_text("{")  # damaged: measured anew
-    lnexp("probe", EXP, *tiny, check=0)
-    assert json.loads(path.read_text())["readings"]
+    record = json.loads(path.read_text())
+    for damaged in ("{", "[]", json.dumps(record | {"readings": [1]}),
+                    json.dumps(record | {"readings": {"grad_norm/x": "large"}})):  # fmt: skip
+        path.write_text(damaged)
+        lnexp("probe", EXP, *tiny, check=0)
+        assert json.loads(path.read_text())["readings"] == record["readings"]
+
+
+def test_what_clipping_makes_of_the_step_is_measured_too(lnexp, tiny):
+    keys = [*tiny, "probes=[update_size]", "optimizer=sgd", "train.clip_norm=0.01"]
+    path = measured(lnexp("probe", EXP, *keys, check=0))
+    run = measured(lnexp("train", EXP, *keys, "train.updates=1", check=0))
+    row = next(row for row in RunDir(run).metrics() if row["kind"] == "probe")
+    readings = json.loads(path.read_text())["readings"]
+    assert readings
+    assert readings == {key: row[key] for key in readings}
 
 
 def test_gradients_that_no_probe_looks_at_are_spared_and_change_nothing(lnexp, tiny):
@@ -92,7 +106,8 @@ def test_gradients_that_no_probe_looks_at_are_spared_and_change_nothing(lnexp, t
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("~probes.grad_norm", "probes={} measures nothing; name some"),
+        ("~probes.grad_norm", "no probe is left to measure; name some"),
+        ("init_from=@last", "init_from=@last: name a run, RUN or RUN@CHECKPOINT"),
         ("probes.grad_norm.params=nothing", "probes: params='nothing' matches no parameter"),
         ("dry_run=true", "dry_run=true is for lnexp train"),
         ("init_from=/nowhere/v1", "init_from=/nowhere/v1: /nowhere/v1 is no run directory"),
@@ -109,7 +124,9 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(lnexp, tiny, tmp_path, o
 def test_init_from_starts_from_the_weights_of_a_run(lnexp, tiny):
     run = measured(lnexp("train", EXP, *tiny, "train.updates=3", check=0))
     saved = torch.load(run / "checkpoints" / "last.pt", weights_only=True)["model"]
-    for name in (run, run.parent):  # a version, or the latest of a run
+    odd = run.parents[3] / "with @t"
+    shutil.copytree(run, odd / "v1")
+    for name in (run, run.parent, odd / "v1", f"{odd}/v1@last"):  # a version, or the latest
         parts, plan = parts_of(EXP, *tiny, f"init_from={name}")
         for key, value in parts.state.model.state_dict().items():
             assert torch.equal(value, saved[key]), key

@@ -62,12 +62,14 @@ def depth_claim(curve: Curve) -> str:
     a = curve.depth_exponent()
     found = trend(a, DEPTH_MARGIN)
     last = curve.last()
-    shown = ", ".join(f"{number(last[n])} at {n}-{n}" for n in (min(last), max(last)))
+    shown = ", ".join(f"{number(last[n])} at {n}-{n}" for n in sorted({min(last), max(last)}))
     facts = f"It goes as L^a, a = {number(a)}; {shown}"
-    if not math.isfinite(a.mean):
+    if len(last) < 2:
+        facts = f"One size says nothing of depth; {shown}"
+    elif not math.isfinite(a.mean):
         facts = f"It has no exponent, being zero or not finite somewhere; {shown}"
     if curve.name == "post_ln":
-        facts += f" (the paper: about {PAPER_LAST} at every size)"
+        facts += f" (the paper: about {PAPER_LAST} at every size, from batches of 4,096 tokens)"
     subject = f"C4, {curve.label}: the gradient of the last feed-forward W2"
     if curve.name not in DEPTH_CLAIMS:
         return f"{subject}, against depth: {found}. {facts}."

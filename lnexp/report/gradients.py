@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lnexp.errors import InputError
-from lnexp.report.readings import read_measurement
+from lnexp.report.readings import is_reading, read_measurement
 from lnexp.theory.intervals import Interval, exponent, slope, t_interval
 
 STACKS = ("encoder", "decoder")
@@ -65,7 +65,8 @@ class Measurement:
 def load_measurement(path: Path) -> Measurement:
     """Read a measurement back; raises `InputError` where it is damaged."""
     record = read_measurement(path)
-    if not all(isinstance(record.get(key), dict) for key in ("config", "readings", "identity")):
+    whole = all(isinstance(record.get(key), dict) for key in ("config", "identity"))
+    if not whole or not is_reading(record.get("readings")):
         raise InputError(f"{path} is no measurement of lnexp probe; delete it and measure again")
     return Measurement(path, record)
 

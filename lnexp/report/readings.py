@@ -21,6 +21,14 @@ def read_measurement(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_reading(value: Any) -> bool:
+    """Whether ``value`` is numbers by name, None for what was not finite."""
+    return isinstance(value, dict) and all(
+        v is None or (isinstance(v, (int, float)) and not isinstance(v, bool))
+        for v in value.values()
+    )
+
+
 def readings_table(readings: Mapping[str, float | None]) -> str:
     """Write readings, named ``metric/place``, as one table a metric and stack.
 
