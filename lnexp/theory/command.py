@@ -96,7 +96,8 @@ def do_study(
     about = {
         "seeds": n_seeds, "quick": options.quick, "code": git_label(code_state()),
         "torch": torch.__version__, "threads": torch.get_num_threads(),
-        "recipe": cfg.recipe.name, "model": dataclasses.asdict(cfg.model), "sizes": dataclasses.asdict(sizes),
+        "recipe": cfg.recipe.name, "model": dataclasses.asdict(cfg.model),
+        "sizes": dataclasses.asdict(sizes),
     }  # fmt: skip
     _write(out, found, about, results)
     tables.show(console, found)

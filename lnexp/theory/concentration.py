@@ -41,27 +41,30 @@ def appendix_g(lab: Lab) -> Results:
 
 def bounded(lab: Lab) -> Results:
     """How often a squared norm is more than a tenth away from its mean, over all positions."""
-    s, results, curves = lab.sizes, Results(), []
-    prediction = statements.bounded()
+    s, results, prediction = lab.sizes, Results(), statements.bounded()
+    theorem, real = [], []
     for name in BOTH:
-        measured = []
+        above = []
         for depth in s.bounded_depths:
             size = Size(s.bounded_d, depth, n_sequences=s.sequences)
             seen = [o[0] for o in lab.theorem(name, size, layers=NONE)]
-            results.findings += _sides(THEOREM, name, f"L={depth}, d={size.d}", prediction, seen)
-            measured.append(t_interval([o.above for o in seen]))
-        claimed = [prediction] * len(measured)
-        curves.append(Curve(label(name), s.bounded_depths, measured, claimed))
-        depth = min(s.depths)
-        rows = lab.model(name, depth)
+            where = f"L={depth}, d={size.d}"
+            results.findings += _sides(THEOREM, name, where, prediction, seen)
+            above.append(t_interval([o.above for o in seen]))
+        theorem.append(Curve(label(name), s.bounded_depths, above, [prediction] * len(above)))
+        rows, above = lab.model(name, min(s.depths)), []
         for i, stack in enumerate(STACKS):
             seen = [row[i] for row in rows]
-            where = f"{stack}, L={depth}, d={lab.real.d}"
+            where = f"{stack}, L={min(s.depths)}, d={lab.real.d}"
             results.findings += _sides(REAL, name, where, prediction, seen)
-            above = [t_interval([o.above for o in seen])]
-            curves.append(Curve(f"{label(name)}, real {stack}", [depth], above))
-    title = "Concentration at the top of the network"
-    results.panels.append(Panel(title, "layers L", "P((Z - EZ)/EZ > 0.1)", curves, log=False))
+            above.append(t_interval([o.above for o in seen]))
+        real.append(Curve(label(name), [1, 2], above, [prediction] * 2))
+    y = "P((Z - EZ)/EZ > 0.1)"
+    title = f"Real model, L={min(s.depths)}"
+    results.panels = [
+        Panel("Theorem's setting", "layers L", y, theorem, log=False),
+        Panel(title, "1: decoder, 2: encoder", y, real, log=False),
+    ]
     return results
 
 

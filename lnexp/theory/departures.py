@@ -52,8 +52,9 @@ class Scaling:
 
 def assumptions(lab: Lab) -> list[Scaling]:
     """The theorem's setting with one assumption after the other replaced by the real model's."""
-    s, found = lab.sizes, []
+    s, found, stage = lab.sizes, [], lab.stage
     for what, switched in SWITCHES.items():
+        lab.stage = f"{stage}{what}: "
         for name in BOTH:
             columns = [
                 lab.theorem(name, Size(s.switch_d, depth), assumptions=switched)

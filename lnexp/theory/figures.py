@@ -73,7 +73,7 @@ def _panel(axes: Any, panel: Panel) -> None:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:.3g}")
+            axis.set_major_formatter(lambda value, _: f"{value:.4g}")
     else:
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.legend(frameon=False)
@@ -83,8 +83,8 @@ def _curve(axes: Any, curve: Curve, i: int) -> None:
     colour = COLOURS[i % len(COLOURS)]
     means = [m.mean for m in curve.measured]
     axes.errorbar(
-        curve.xs, means, yerr=_reach(curve.measured), color=colour, marker=MARKERS[i % len(MARKERS)],
-        markersize=4, linewidth=1.4, capsize=2, label=curve.label,
+        curve.xs, means, yerr=_reach(curve.measured), color=colour,
+        marker=MARKERS[i % len(MARKERS)], markersize=4, linewidth=1.4, capsize=2, label=curve.label,
     )  # fmt: skip
     if curve.predicted is None:
         return

@@ -28,7 +28,7 @@ class Prediction:
 
     Contradicted: the interval lies wholly more than ``margin`` away.  Supported: it does not, and
     reaches no further than ``resolution`` from its mean.  Inconclusive: it does not, but is wider.
-    ``margin`` is what is forgiven: little where the statement is exact, more where it is asymptotic.
+    ``margin`` is what is forgiven: little where the statement is exact, more where asymptotic.
     """
 
     low: float

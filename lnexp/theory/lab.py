@@ -62,7 +62,7 @@ class Sizes:
 
 FULL = Sizes(
     d=512, depths=(6, 8, 10, 12, 14, 24, 48), widths=(64, 128, 256, 512, 1024), width_depth=12,
-    norms_depth=48, single_depth=24, networks=8,
+    norms_depth=48, single_depth=12, networks=16,
     bounded_d=512, bounded_depths=(6, 48), sequences=16,
     placement_depths=(6, 10, 14), factor_depth=12,
     switch_d=256, switch_depths=(6, 12, 24, 48), samples=20_000,
@@ -145,6 +145,8 @@ class Lab:
     real_model: Callable[[], RealModel]
     """Called only if something needs it: it reads the text."""
     say: Callable[[str], None]
+    stage: str = ""
+    """Which statement of how many, for who waits."""
     _real: RealModel | None = field(default=None, init=False)
 
     @property
@@ -216,7 +218,7 @@ class Lab:
 
     def _each_seed(self, what: str) -> Iterator[int]:
         for i, seed in enumerate(self.seeds, 1):
-            self.say(f"{what}: seed {i} of {len(self.seeds)}")
+            self.say(f"{self.stage}{what}: seed {i} of {len(self.seeds)}")
             yield seed
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from lnexp.theory.findings import (
     series,
     single,
 )
-from lnexp.theory.intervals import Prediction, t_interval
+from lnexp.theory.intervals import Prediction, exactly, t_interval
 from lnexp.theory.lab import BOTH, STACKS, Lab, label
 from lnexp.theory.observe import ALL, NONE, Observation
 from lnexp.theory.setting import Size, seed_everything
@@ -39,7 +40,7 @@ def lemma_1(lab: Lab) -> Results:
         return [(x.relu().square().mean() / scale**2).item() for x in drawn]
 
     finding, curve = series(
-        "lemma_1", "Lemma 1", THEOREM, f"E ||ReLU(X)||^2 = s^2 d/2 for X ~ N(0, s^2 I), s={scale:g}",
+        "lemma_1", "Lemma 1", THEOREM, f"E ||ReLU(X)||^2 = s^2 d/2, X ~ N(0, s^2 I), s={scale:g}",
         "E ||ReLU(X)||^2 / (s^2 d)", "d", widths, lab.numbers("lemma_1", measure),
         lambda _: statements.lemma_1(), "X ~ N(0, s^2 I)",
     )  # fmt: skip
@@ -53,7 +54,10 @@ def lemma_1(lab: Lab) -> Results:
             f"{label(name)}: ReLU halves the squared norm of h = W1 x (decoder)", quantity,
             "layer", _upto(len(rows[0])), rows, lambda _: statements.lemma_1(), label(name),
         )  # fmt: skip
-        results.findings.append(finding)
+        claim = f"{label(name)}: the same, mean over layers"
+        pooled = single("lemma_1", "Lemma 1", REAL, claim, quantity, statements.lemma_1(),
+                        list(map(fmean, rows)))  # fmt: skip
+        results.findings += [finding, pooled]
         curves.append(curve)
     results.panels.append(Panel("Real model, decoder", "layer", quantity, curves, log=False))
     return results
@@ -97,6 +101,12 @@ def _norms_at_each_depth(
         )  # fmt: skip
         results.findings.append(finding)
         curves.append(curve)
+        if name == "post_ln":  # the same value everywhere: all depths together say it sharper
+            results.findings.append(
+                single("lemma_2", "Lemma 2", setting,
+                       f"Post-LN: the same, mean over depths ({where})", UNITS,
+                       statements.lemma_2_post_ln(), list(map(fmean, rows)))
+            )  # fmt: skip
     results.panels.append(Panel(title, "layers passed", UNITS, curves, log=False))
 
 
@@ -112,7 +122,7 @@ def _norms(name: str, seen: Observation) -> list[float]:
 
 
 def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(column) / len(column) for column in zip(*rows, strict=True)]
+    return [fmean(column) for column in zip(*rows, strict=True)]
 
 
 def _upto(n: int) -> list[int]:
@@ -144,20 +154,23 @@ def lemma_3(lab: Lab) -> Results:
         ("autograd's Jacobian of LN is the lemma's", "1 + largest deviation / norm", entries),
         ("||J_LN(x)||_2 = sqrt(d)/||y||", "||J||_2 ||y|| / sqrt(d)", ratios),
     ):
-        finding, curve = series(
+        finding, _ = series(
             "lemma_3", "Lemma 3", THEOREM, claim, quantity, "d", widths, rows,
             lambda _: statements.lemma_3_agreement(rounding), quantity,
         )  # fmt: skip
         results.findings.append(finding)
-    results.panels.append(
-        Panel("Spectral norm of the Jacobian over sqrt(d)/||y||", "d", quantity, [curve])
-    )
+    errors = [t_interval([row[i] - 1 for row in ratios]) for i in range(len(widths))]
+    nothing = [exactly(0.0, resolution=rounding) for _ in widths]
+    curve = Curve("float64", widths, errors, nothing)
+    title = "Spectral norm by autograd over the lemma's"
+    results.panels.append(Panel(title, "d", f"{quantity} - 1", [curve], log=False))
     for name in BOTH:
         seen = lab.model(name, lab.sizes.factor_depth, layers=ALL)
         results.findings.append(
             single("lemma_3", "Lemma 3", REAL,
                    f"{label(name)}: ||J_LN(x)||_2 = sqrt(d)/||y|| at the top of the decoder",
-                   quantity, statements.lemma_3_agreement(1e-4), [row[0].spectral_ratio or math.nan for row in seen],
+                   quantity, statements.lemma_3_agreement(1e-4),
+                   [row[0].spectral_ratio or math.nan for row in seen],
                    "nn.LayerNorm adds 1e-5 to the variance")
         )  # fmt: skip
     _jacobian_decides(lab, results)

@@ -52,16 +52,15 @@ def run(
     lab: Lab, names: Sequence[str], placements: Sequence[str], done: Callable[[Study, str], None]
 ) -> Study:
     """Do the experiments that ``names`` names; call ``done`` after each."""
-    study = Study()
-    for experiment in EXPERIMENTS:
-        name = experiment.__name__
-        if name in names:
-            study.results[name] = experiment(lab)
-            done(study, name)
-    if ASSUMPTIONS in names:
-        study.scalings[ASSUMPTIONS] = departures.assumptions(lab)
-        done(study, ASSUMPTIONS)
-    if PLACEMENTS in names:
-        study.scalings[PLACEMENTS] = departures.placements(lab, placements)
-        done(study, PLACEMENTS)
+    study, wanted = Study(), [name for name in NAMES if name in names]
+    by_name = {experiment.__name__: experiment for experiment in EXPERIMENTS}
+    for i, name in enumerate(wanted, 1):
+        lab.stage = f"{i}/{len(wanted)} {name}: "
+        if name == ASSUMPTIONS:
+            study.scalings[name] = departures.assumptions(lab)
+        elif name == PLACEMENTS:
+            study.scalings[name] = departures.placements(lab, placements)
+        else:
+            study.results[name] = by_name[name](lab)
+        done(study, name)
     return study

@@ -146,7 +146,8 @@ def appendix_f(lab: Lab) -> Results:
                        "sqrt(E ||J_LN||_2^2)", statements.appendix_f_jacobian(),
                        [math.sqrt(sum(o.jacobians) / len(o.jacobians)) for o in seen])
             )  # fmt: skip
-        curves.append(_layers(results, THEOREM, name, "", [o.gradients for o in seen]))
+        rows = [o.gradients for o in seen]
+        curves.append(_layers(results, THEOREM, name, f", L={s.factor_depth}", rows))
     title = f"Theorem's setting, L={s.factor_depth}"
     results.panels.append(Panel(title, "layer l", "||dL/dW^{2,l}||_F", curves))
     deepest, curves = max(s.depths), []
