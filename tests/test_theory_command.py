@@ -69,7 +69,13 @@ def test_without_names_everything_but_the_placements_is_measured():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["lemma_9"], "lemma_9 is no statement; there are: lemma_1, "),
+        (["lemma_9"], "'lemma_9' is no statement; there are: lemma_1, "),
+        ([""], "'' is no statement; there are: lemma_1, "),
+        (["--seeds", "²"], "--seeds ² must be at least 2"),
+        (["++model.n_layers=3"], "++model.n_layers=3 is not for this study"),
+        (["+placement.branch_gain=0.1"], "+placement.branch_gain=0.1 is not for this study"),
+        (["init_from=x"], "init_from=x is not for this study; use instead: lnexp probe"),
+        (["norm=rms"], "norm=rms is not for this study; use instead: lnexp probe norm=NAME"),
         (["--fast"], "--fast is no option of lnexp theory; see lnexp theory --help"),
         (["--seeds", "1"], "--seeds 1 must be at least 2, for an interval"),
         (["--seeds", "many"], "--seeds many must be at least 2"),

@@ -26,9 +26,10 @@ class Interval:
 class Prediction:
     """What is claimed, from ``low`` to ``high`` (equal for a value), and how it is judged.
 
-    Contradicted: the interval lies wholly more than ``margin`` away.  Supported: it does not, and
-    reaches no further than ``resolution`` from its mean.  Inconclusive: it does not, but is wider.
-    ``margin`` is what is forgiven: little where the statement is exact, more where asymptotic.
+    Contradicted: the interval lies wholly more than ``margin`` away.  Supported: its mean lies
+    within the margin, and it reaches no further than ``resolution`` from it.  Inconclusive:
+    neither.  ``margin`` is what is forgiven: little where the statement is exact, more where
+    asymptotic.
     """
 
     low: float
@@ -43,7 +44,8 @@ class Prediction:
         if measured.high < self.low - self.margin or measured.low > self.high + self.margin:
             return CONTRADICTED
         half_width = max(measured.high - measured.mean, measured.mean - measured.low)
-        return SUPPORTED if half_width <= self.resolution else INCONCLUSIVE
+        within = self.low - self.margin <= measured.mean <= self.high + self.margin
+        return SUPPORTED if within and half_width <= self.resolution else INCONCLUSIVE
 
 
 def exactly(value: float, *, resolution: float, margin: float = 0.0) -> Prediction:

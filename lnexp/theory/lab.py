@@ -26,8 +26,12 @@ BOTH = ("post_ln", "pre_ln")
 STACKS = ("decoder", "encoder")
 """Of the real model, in the order in which they are read."""
 
-MEASURING = ("setting", "observe", "real", "lemmas", "concentration", "statements")
-"""Modules of this package that a reading depends on."""
+MEASURING = (
+    *(f"theory/{name}" for name in ("setting", "observe", "real", "lab", "lemmas", "concentration",
+                                    "statements")),
+    "build", "train", "tasks/translation", "data/batching", "model/*",
+)  # fmt: skip
+"""Modules of lnexp that a reading depends on."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class Journal:
             for line in text.splitlines():
                 try:
                     row = json.loads(line)
-                    self.known[row["key"]] = row["reading"]
+                    if isinstance(row["reading"], list):
+                        self.known[row["key"]] = row["reading"]
                 except (ValueError, KeyError, TypeError):
                     continue  # a line that was being written when the process ended
         self.context = [_code(), context]
@@ -128,8 +133,7 @@ def _code() -> str:
     """Hash of what computes a reading: sources and torch."""
     package = Path(lnexp.__file__).parent
     digest = hashlib.sha256(torch.__version__.encode())
-    measuring = (package / "theory" / f"{name}.py" for name in MEASURING)
-    for path in [*sorted(package.glob("model/*.py")), *measuring]:
+    for path in sorted(path for name in MEASURING for path in package.glob(f"{name}.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 
 import torch
@@ -93,11 +94,13 @@ def _norms_at_each_depth(
         "post_ln": "Post-LN: E ||x^{post,5}_l||^2 = 3d/2 at every depth",
         "pre_ln": "Pre-LN: (1 + l/2) d <= E ||x^pre||^2 <= (1 + 3l/2) d after l layers",
     }
+    if where == "decoder":
+        claims["pre_ln"] = claims["pre_ln"].replace("3l/2", "5l/2")
     curves = []
     for name, rows in observed.items():
         finding, curve = series(
             "lemma_2", "Lemma 2", setting, f"{claims[name]} ({where})", UNITS, "depth",
-            _upto(len(rows[0])), rows, PREDICT[name], label(name),
+            _upto(len(rows[0])), rows, _predicted(name, where), label(name),
         )  # fmt: skip
         results.findings.append(finding)
         curves.append(curve)
@@ -110,10 +113,10 @@ def _norms_at_each_depth(
     results.panels.append(Panel(title, "layers passed", UNITS, curves, log=False))
 
 
-PREDICT: dict[str, Callable[[int], Prediction]] = {
-    "post_ln": lambda _: statements.lemma_2_post_ln(),
-    "pre_ln": statements.lemma_2_pre_ln,
-}
+def _predicted(name: str, where: str) -> Callable[[int], Prediction]:
+    if name == "post_ln":
+        return lambda _: statements.lemma_2_post_ln()
+    return partial(statements.lemma_2_pre_ln, attentions=2 if where == "decoder" else 1)
 
 
 def _norms(name: str, seen: Observation) -> list[float]:

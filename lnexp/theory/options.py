@@ -39,7 +39,10 @@ KEY=VALUE are those of `lnexp train`, and are about the real model: text, batch,
 
 SWEPT = {
     "placement": "--placements", "model.n_layers": "depths are swept", "seed": "--seeds N",
-    "+exp": "lnexp theory trains nothing",
+    "exp": "nothing, it trains no experiment", "init_from": "lnexp probe init_from=RUN",
+    "norm": "lnexp probe norm=NAME, the statements are about LayerNorm",
+    "probes": "lnexp probe", "dry_run": "nothing, it trains nothing",
+    "train.precision": "nothing, it is fp32", "device": "nothing, it is the CPU",
 }  # fmt: skip
 """Overrides that say what the study itself says, and what to write instead."""
 
@@ -81,14 +84,17 @@ def parse(arguments: Sequence[str]) -> Options:
             _set(options, flag, value)
         elif word.startswith("-"):
             raise InputError(f"{word} is no option of lnexp theory; see lnexp theory --help")
-        elif "=" in word or word[0] in "+~":
+        elif "=" in word or word[:1] in ("+", "~"):
+            flag = flag.lstrip("+~")
+            flag = next((key for key in SWEPT if f"{flag}.".startswith(f"{key}.")), flag)
             if flag in SWEPT:
                 raise InputError(f"{word} is not for this study; use instead: {SWEPT[flag]}")
             options.overrides.append(word)
         elif word in study.NAMES:
             options.names.append(word)
         else:
-            raise InputError(f"{word} is no statement; there are: {', '.join(study.NAMES)}")
+            names = ", ".join(study.NAMES)
+            raise InputError(f"{word!r} is no statement; there are: {names}")
     if not options.names:
         options.names = [name for name in study.NAMES if name != study.PLACEMENTS]
     if options.placements and study.PLACEMENTS not in options.names:
@@ -100,12 +106,12 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def _set(options: Options, flag: str, value: str) -> None:
     if flag == "--seeds":
-        if not value.isdigit() or int(value) < 2:
+        if not value.isdecimal() or int(value) < 2:
             raise InputError(f"--seeds {value} must be at least 2, for an interval")
         options.seeds = int(value)
     elif flag == "--placements":
         known = sorted(specs())
-        options.placements = known if value == "all" else value.split(",")
+        options.placements = known if value == "all" else list(dict.fromkeys(value.split(",")))
         for name in options.placements:
             if name not in known:
                 raise InputError(f"--placements {name}: there is no such placement; "

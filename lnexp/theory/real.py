@@ -44,7 +44,8 @@ class ConfiguredModel:
         who = identity(cfg, corpus, vocabulary)
         self._key = {k: who[k] for k in ("data", "model", "task", "norm", "seed",
                                          "data_fingerprint", "text")}  # fmt: skip
-        self._key["tokens_per_batch"] = cfg.train.tokens_per_batch
+        # How many seeds there are decides which batch and which sentence each of them gets.
+        self._key |= {"tokens_per_batch": cfg.train.tokens_per_batch, "n_batches": n_batches}
         self.text = self._sentences(n_batches)
 
     def key(self) -> dict[str, Any]:

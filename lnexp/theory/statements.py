@@ -34,13 +34,14 @@ def lemma_2_post_ln() -> Prediction:
     return exactly(1.5, resolution=0.05, margin=0.015)
 
 
-def lemma_2_pre_ln(layers_passed: int) -> Prediction:
+def lemma_2_pre_ln(layers_passed: int, attentions: int = 1) -> Prediction:
     """``1 + l/2 <= E ||x^pre||^2 / d <= 1 + 3l/2`` after l layers (Lemma 2).
 
     The feed-forward branch adds d/2; the attention branch between 0 and d, and exactly d where
-    there is one position, which therefore lies on the upper bound.
+    there is one position, which therefore lies on the upper bound.  The lemma speaks of layers
+    with one attention; with two, as in a decoder, the same argument gives ``1 + 5l/2``.
     """
-    low, high = 1 + layers_passed / 2, 1 + 3 * layers_passed / 2
+    low, high = 1 + layers_passed / 2, 1 + layers_passed / 2 + attentions * layers_passed
     return Prediction(low, high, margin=0.01 * high, resolution=0.05 * high)
 
 

@@ -20,8 +20,9 @@ COLOURS = {SUPPORTED: "green", CONTRADICTED: "red"}
 HEAD = ("place", "setting", "predicted", "measured", "95 % interval", "verdict", "statement")
 
 RULE = (
-    "Contradicted: the interval lies wholly outside the prediction and its margin. Supported: it "
-    "does not, and is no wider than the resolution. Inconclusive: it does not, but is wider."
+    "Contradicted: the interval lies wholly outside the prediction and its margin. Supported: the "
+    "mean lies within the margin, and the interval is no wider than the resolution. Inconclusive: "
+    "neither."
 )
 
 
