@@ -63,6 +63,7 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
     path = Path(cfg.runs_dir).expanduser() / cfg.recipe.name / "probes"
     path /= f"{readable_name(cfg)[:111]}-{full[:8]}.json"
     found = read_measurement(path)
+    say_plain(headline(cfg, parts))
     whole = (found.get("hash"), found.get("result_schema")) == (full, RESULT_SCHEMA)
     if cfg.repeat or not whole or not is_reading(found.get("readings")):
         freeze_unseen(parts.state, parts.probes, spare=cfg.train.clip_norm is None)
@@ -78,8 +79,22 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
             "data": parts.task.corpus.origin, "session": session(experiments, code_state()),
         }  # fmt: skip
         atomic_write(path, json.dumps(finite(found), ensure_ascii=False) + "\n")
+    else:
+        say_plain(f"measured before, at {found['session']['started']}; repeat=true measures again")
     print(readings_table(found["readings"]))
     return path
+
+
+def headline(cfg: RunConfig, parts: Parts) -> str:
+    """Say in a line what is measured: network, weights and batches."""
+    m, t = cfg.model, cfg.train
+    name = readable_name(cfg).split("-")[0]
+    of = f"the weights of {cfg.init_from}" if cfg.init_from else "at initialisation"
+    return (
+        f"{name}, {m.n_layers} layers a stack, d {m.d_model}, seed {cfg.seed}, {of}; update 1 of "
+        f"{t.batches_per_update} x {t.tokens_per_batch} padded tokens, "
+        f"lr {parts.state.optimizer.defaults['lr'] * parts.schedule(1):g}"
+    )
 
 
 class Readings:

@@ -124,7 +124,8 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         if key in OWN:
             raise InputError(f"{override}: here {key} is set with {OWN[key]}")
     overrides = (*(QUICK if quick else ()), *options.overrides)
-    stem = f"fig3-{options.recipe}{'-quick' if quick else ''}"
+    others = () if placements == ("post_ln", "pre_ln") else placements
+    stem = "-".join(["fig3", options.recipe, *others, *(["quick"] if quick else [])])
     return Wanted(options.recipe, tuple(range(1, seeds + 1)), placements, layers, sizes,
                   overrides, stem)  # fmt: skip
 

@@ -31,8 +31,9 @@ def test_a_study_writes_its_table_figures_and_json(lnexp, tmp_path, text):
         "contradicted",
         "inconclusive",
     }
-    assert json.loads((out / "theory.json").read_text()) == found
-    assert "Lemma 3" in (out / "theory.md").read_text()
+    assert json.loads((out / "theory-lemma_3.json").read_text()) == found
+    assert "Lemma 3" in (out / "theory-lemma_3.md").read_text()
+    assert not (out / "theory.md").exists()  # that of the whole study stays as it is
     assert (out / "lemma_3.png").exists()
     assert (out / "lemma_3.svg").exists()
     assert "real model" in done.stderr
@@ -42,6 +43,7 @@ def test_the_terminal_shows_the_table_and_the_directory(lnexp, tmp_path):
     done = lnexp("theory", "appendix_g", "--quick", "--out", tmp_path / "t", check=0)
     assert "Appendix G" in done.stdout
     assert "supported" in done.stdout
+    assert "1 supported, 0 contradicted, 0 inconclusive" in done.stdout
     assert done.stdout.rstrip().endswith(str(tmp_path / "t"))
 
 
@@ -63,6 +65,8 @@ def test_without_names_everything_but_the_placements_is_measured():
     assert parse([]).names == [n for n in NAMES if n != "placements"]
     assert parse(["--placements", "all"]).names == list(NAMES)
     assert parse(["--placements", "all"]).placements == sorted(specs())
+    assert parse([]).whole
+    assert not parse(["theorem_1"]).whole
     assert parse(["theorem_1", "recipe=multi30k"]).overrides == ["recipe=multi30k"]
 
 
@@ -76,6 +80,7 @@ def test_without_names_everything_but_the_placements_is_measured():
         (["+placement.branch_gain=0.1"], "+placement.branch_gain=0.1 is not for this study"),
         (["init_from=x"], "init_from=x is not for this study; use instead: lnexp probe"),
         (["norm=rms"], "norm=rms is not for this study; use instead: lnexp probe norm=NAME"),
+        (["--config-dir", "x"], "--config-dir is not for this study; put your yaml into conf"),
         (["--fast"], "--fast is no option of lnexp theory; see lnexp theory --help"),
         (["--seeds", "1"], "--seeds 1 must be at least 2, for an interval"),
         (["--seeds", "many"], "--seeds many must be at least 2"),

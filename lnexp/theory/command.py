@@ -39,6 +39,10 @@ FULL_MODEL = (
     "model.n_heads=4",
     "train.tokens_per_batch=512",
 )
+QUICK_NOTE = (
+    "quick: three seeds and narrow networks show that it runs; what holds for large d (section 3.4, "
+    "the width) and what needs many seeds cannot be judged by them"
+)
 QUICK_MODEL = (
     "model.d_model=64",
     "model.d_ff=128",
@@ -99,8 +103,11 @@ def do_study(
         "recipe": cfg.recipe.name, "model": dataclasses.asdict(cfg.model),
         "sizes": dataclasses.asdict(sizes),
     }  # fmt: skip
-    _write(out, found, about, results)
+    files = _write(out, options, found, about, results)
     tables.show(console, found)
+    if options.quick:
+        console.print(QUICK_NOTE, style="dim", soft_wrap=True)
+    console.print(f"table {files[0]}; figures beside it", soft_wrap=True)
     return out
 
 
@@ -144,10 +151,18 @@ def _draw(out: Path, found: study.Study, name: str) -> None:
 
 
 def _write(
-    out: Path, found: study.Study, about: dict[str, Any], results: list[dict[str, Any]]
-) -> None:
+    out: Path,
+    options: Options,
+    found: study.Study,
+    about: dict[str, Any],
+    results: list[dict[str, Any]],
+) -> list[Path]:
+    """Write the tables; those of a part of the study do not replace those of the whole."""
     plain = tables.as_json(about, found)
     results.append(plain)
-    atomic_write(out / "theory.json", json.dumps(plain, indent=1) + "\n")
+    stem = "-".join(["theory", *([] if options.whole else options.names)])
     title = f"The theory at initialisation: {about['seeds']} seeds, recipe {about['recipe']}"
-    atomic_write(out / "theory.md", tables.markdown(title, found))
+    files = [out / f"{stem}.md", out / f"{stem}.json"]
+    atomic_write(files[0], tables.markdown(title, found))
+    atomic_write(files[1], json.dumps(plain, indent=1) + "\n")
+    return files

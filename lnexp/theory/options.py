@@ -27,8 +27,8 @@ in the real model, with 95 % intervals over seeds and a verdict.
   --seeds N        seeds 1..N (10, with --quick 3)
   --placements     exponents of more placements, one line each: names of conf/placement, or all
   --json           the results on stdout
-  -o, --out DIR    theory.md, theory.json and the figures; default runs/theory (with --quick
-                   runs/theory-quick)
+  -o, --out DIR    theory.md, theory.json and the figures (with NAMEs: theory-NAME.md); default
+                   runs/theory, with --quick runs/theory-quick
 
   lnexp theory --quick
   lnexp theory theorem_1 --seeds 20
@@ -65,6 +65,11 @@ class Options:
         return QUICK if self.quick else FULL
 
     @property
+    def whole(self) -> bool:
+        """Whether every statement is measured; placements may come on top."""
+        return set(self.names) >= set(study.NAMES) - {study.PLACEMENTS}
+
+    @property
     def directory(self) -> Path:
         """Where results go."""
         return self.out or Path("runs") / ("theory-quick" if self.quick else "theory")
@@ -82,6 +87,8 @@ def parse(arguments: Sequence[str]) -> Options:
             if not value or value.startswith("-"):
                 raise InputError(f"{flag} needs a value; see lnexp theory --help")
             _set(options, flag, value)
+        elif flag in ("--config-dir", "-cd"):
+            raise InputError(f"{flag} is not for this study; put your yaml into conf/placement")
         elif word.startswith("-"):
             raise InputError(f"{word} is no option of lnexp theory; see lnexp theory --help")
         elif "=" in word or word[:1] in ("+", "~"):

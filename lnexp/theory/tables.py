@@ -12,7 +12,13 @@ from rich.text import Text
 
 from lnexp.theory.departures import Scaling
 from lnexp.theory.findings import REAL, THEOREM, Finding
-from lnexp.theory.intervals import CONTRADICTED, SUPPORTED, Interval, Prediction
+from lnexp.theory.intervals import (
+    CONTRADICTED,
+    INCONCLUSIVE,
+    SUPPORTED,
+    Interval,
+    Prediction,
+)
 from lnexp.theory.lab import label
 from lnexp.theory.study import ASSUMPTIONS, TITLES, Study
 
@@ -106,6 +112,9 @@ def show(console: Console, study: Study) -> None:
             console.print(line, soft_wrap=True)
             console.print(Text(f"    {statement}", style="dim"), soft_wrap=True)
         console.print(RULE, style="dim", soft_wrap=True)
+        verdicts = [finding.verdict for finding in study.findings]
+        counts = (f"{verdicts.count(v)} {v}" for v in (SUPPORTED, CONTRADICTED, INCONCLUSIVE))
+        console.print(", ".join(counts), style="bold", soft_wrap=True)
     for name, scalings in study.scalings.items():
         table = scaling_table(name, scalings)
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
