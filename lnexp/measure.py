@@ -16,7 +16,15 @@ from typing import Any
 
 from lnexp.app import config_command
 from lnexp.atomic import atomic_write
-from lnexp.build import Parts, build, build_plan
+from lnexp.build import (
+    Parts,
+    build,
+    build_plan,
+    build_vocabulary,
+    identity,
+    load_text,
+    make,
+)
 from lnexp.config import RunConfig, readable_name
 from lnexp.errors import Diverged, InputError
 from lnexp.identity import canonical, identity_hash
@@ -55,17 +63,21 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
         raise InputError("dry_run=true is for lnexp train; leave it out")
     if not cfg.probes:
         raise InputError("no probe is left to measure; name some: 'probes=[grad_norm,stream]'")
-    parts = build(cfg, say_plain)
-    # What is looked at is part of what a measurement is; how often it would be, in training, not.
-    looks = {n: {k: v for k, v in p.items() if k != "every"} for n, p in cfg.probes.items()}
-    who = {**parts.identity, "probes": looks}
-    full = identity_hash(who)
-    path = Path(cfg.runs_dir).expanduser() / cfg.recipe.name / "probes"
-    path /= f"{readable_name(cfg)[:111]}-{full[:8]}.json"
+    if cfg.init_from is None:  # what is there already is found without making the network
+        vocabulary = build_vocabulary(cfg)
+        corpus, _ = load_text(cfg, vocabulary, say_plain)
+        path, full, _ = whereabouts(cfg, identity(cfg, corpus, vocabulary))
+        parts = None
+    else:
+        parts = build(cfg, say_plain)
+        path, full, _ = whereabouts(cfg, parts.identity)
+    say_plain(headline(cfg))
     found = read_measurement(path)
-    say_plain(headline(cfg, parts))
     whole = (found.get("hash"), found.get("result_schema")) == (full, RESULT_SCHEMA)
-    if cfg.repeat or not whole or not is_reading(found.get("readings")):
+    if whole and is_reading(found.get("readings")) and not cfg.repeat:
+        say_plain("measured before; repeat=true measures again")
+    else:
+        parts = parts or build(cfg, lambda line: None)
         freeze_unseen(parts.state, parts.probes, spare=cfg.train.clip_norm is None)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,19 +85,28 @@ def measure(cfg: RunConfig, resolved: dict[str, Any], experiments: list[str]) ->
             raise InputError(
                 f"runs_dir: cannot write {path.parent} ({error.strerror}); set runs_dir=DIR"
             ) from None
+        path, full, who = whereabouts(cfg, parts.identity)
         found = {
             "schema": SCHEMA, "result_schema": RESULT_SCHEMA, "hash": full,
             "identity": canonical(who), **take(parts, cfg), "config": resolved,
             "data": parts.task.corpus.origin, "session": session(experiments, code_state()),
         }  # fmt: skip
         atomic_write(path, json.dumps(finite(found), ensure_ascii=False) + "\n")
-    else:
-        say_plain(f"measured before, at {found['session']['started']}; repeat=true measures again")
     print(readings_table(found["readings"]))
     return path
 
 
-def headline(cfg: RunConfig, parts: Parts) -> str:
+def whereabouts(cfg: RunConfig, run: dict[str, Any]) -> tuple[Path, str, dict[str, Any]]:
+    """File, hash and identity of a measurement of the run whose identity is ``run``."""
+    # What is looked at is part of what a measurement is; how often it would be, in training, not.
+    looks = {n: {k: v for k, v in p.items() if k != "every"} for n, p in cfg.probes.items()}
+    who = {**run, "probes": looks}
+    full = identity_hash(who)
+    folder = Path(cfg.runs_dir).expanduser() / cfg.recipe.name / "probes"
+    return folder / f"{readable_name(cfg)[:111]}-{full[:8]}.json", full, who
+
+
+def headline(cfg: RunConfig) -> str:
     """Say in a line what is measured: network, weights and batches."""
     m, t = cfg.model, cfg.train
     name = readable_name(cfg).split("-")[0]
@@ -93,7 +114,7 @@ def headline(cfg: RunConfig, parts: Parts) -> str:
     return (
         f"{name}, {m.n_layers} layers a stack, d {m.d_model}, seed {cfg.seed}, {of}; update 1 of "
         f"{t.batches_per_update} x {t.tokens_per_batch} padded tokens, "
-        f"lr {parts.state.optimizer.defaults['lr'] * parts.schedule(1):g}"
+        f"lr {cfg.optimizer['lr'] * make(cfg.schedule)(1):g}"
     )
 
 
