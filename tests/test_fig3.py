@@ -258,6 +258,11 @@ def test_runs_of_one_setting_are_taken_one_for_each_seed(tmp_path):
     runs, remarks = warmup_runs(tmp_path, peer)
     assert [run.path for run in runs] == [one, two]
     assert remarks == [f"left out: run of +exp=fig3_warmup with other settings: {other}"]
+    result = {"schema": 1, "outcome": "finished", "updates": 10, "learned": False}
+    (two / "result.json").write_text(json.dumps(result))
+    runs, remarks = warmup_runs(tmp_path, peer)
+    assert [run.path for run in runs] == [one, two]
+    assert remarks[1].startswith("the run of seed 2 learned nothing (its loss is no better than")
 
 
 # -- the script
@@ -372,7 +377,7 @@ def test_the_figure_from_text_to_files_and_again_after_a_warm_up(
     assert fig3.conclude(wanted, fig3.gather(wanted, plans, found), []) == 0
     (command,) = [line.split("): ")[1] for line in capfd.readouterr().out.splitlines()
                   if line.startswith("the curve after warm-up needs a run")]  # fmt: skip
-    stem = tmp_path / "runs" / "figures" / "fig3-files"
+    stem = tmp_path / "runs" / "figures" / "fig3-files-post_ln"  # not the two that are the default
     assert "needs a run" in stem.with_suffix(".svg").read_text()  # where each text is a comment
     made = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs" / "files" / "probes").iterdir()}
     assert len(made) == 2 + 2 * 2

@@ -107,9 +107,9 @@ def trained_claim(trained: Curve, fresh: Curve) -> str:
     verdict = judge(trend(ratio, 0.0), "falls")
     if not math.isfinite(ratio.mean):
         return f"{subject}: {verdict}. Some are zero or not finite."
-    times = f"{math.exp(ratio.mean):.2f}"
+    times = f"{math.exp(ratio.mean):.2g}"
     if ratio.n > 1:
-        times += f" [{math.exp(ratio.low):.2f}, {_exp(ratio.high):.2f}]"
+        times += f" [{math.exp(ratio.low):.2g}, {_exp(ratio.high):.2g}]"
     return (
         f"{subject}: {verdict}. They are {times} times as large: geometric mean over sublayers and "
         f"matrices, {ratio.n} {'run, hence no interval' if ratio.n == 1 else 'runs'}."

@@ -47,6 +47,11 @@ def warmup_runs(root: Path, peer: Measurement) -> tuple[list[Entry], list[str]]:
         for entry in others.values()
         if others is not best
     ]
+    remarks += [
+        f"the run of seed {seed} learned nothing (its loss is no better than the unigram entropy): {entry.path}"
+        for seed, entry in sorted(best.items())
+        if entry.result.get("learned") is False
+    ]
     return [best[seed] for seed in sorted(best)], remarks
 
 
