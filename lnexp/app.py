@@ -151,7 +151,8 @@ def no_option(group: str, option: str, options: list[str]) -> str:
     """One line for an option that a group does not have."""
     near = difflib.get_close_matches(option, options, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"{group}={option}: there is no such {group}; {hint}there are: {', '.join(options)}"
+    noun = group.removesuffix("s")
+    return f"{group}={option}: there is no such {noun}; {hint}there are: {', '.join(options)}"
 
 
 def _plain_config(overrides: list[str]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ MISTAKES = [
     (["train", "placement=postln"], "placement=postln: there is no such placement; did you mean post_ln?"),
     (["probe", "+exp=fig3_layers", "placement=postln", "seed=1,2"], "placement=postln: there is no such placement; did you mean post_ln?"),
     (["probe", "placement=t_fixup", "+placement.branch_gain=0"], "placement.branch_gain=0 must be above 0"),
-    (["probe", "probes=[grad_nrom]"], "probes=grad_nrom: there is no such probes; did you mean grad_norm?"),
+    (["probe", "probes=[grad_nrom]"], "probes=grad_nrom: there is no such probe; did you mean grad_norm?"),
     (["probe", "init_from=nowhere"], "init_from=nowhere: nowhere is no run directory; name one, .../v1"),
     (["train", "train.updates=many"], "train.updates=many: a whole number is needed"),
     (["train", "model.n_heads=3"], "model.d_model=128 must be even and a multiple of model.n_heads=3"),
