@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from lnexp.errors import InputError
 from lnexp.report.figures import STYLE, save
-from lnexp.report.gradient_claims import claims, number, others
+from lnexp.report.gradient_claims import claims, number, others, percent
 from lnexp.report.gradient_figure import save_figure_3
 from lnexp.report.gradients import (
     MATRICES,
@@ -29,7 +29,7 @@ from lnexp.report.gradients import (
     trend,
 )
 from lnexp.report.warmup_runs import warmup_runs
-from lnexp.theory.intervals import Interval
+from lnexp.theory.intervals import Interval, t_interval
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 INF = math.inf
@@ -170,6 +170,19 @@ def test_the_claims_are_contradicted_by_curves_of_the_other_kind():
     assert "grow with the layer: contradicted (2 contradicted, 2 supported)" in said[2]
     assert "encoder W1 flat, +0.0 %" in said[2]
     assert "are the same in every layer: contradicted. From layer to layer" in said[3]
+
+
+@pytest.mark.parametrize(("a", "verdict"), [(0.04, "supported"), (0.06, "contradicted")])
+def test_an_exponent_of_a_twentieth_is_forgiven(a, verdict):
+    post = curve("post_ln", lambda *_: 1.0, lambda n: n**a)
+    assert f"does not depend on depth: {verdict}." in claims([post])[0]
+
+
+def test_the_four_intervals_over_layers_hold_together():
+    made = Curve("pre_ln", "P", [measured(lambda s, n, *_, g=g: g**n, seed)
+                                 for seed, g in ((1, 1.0), (2, 1.1))])  # fmt: skip
+    jointly = t_interval([0.0, math.log(1.1)], parts=4)
+    assert percent(jointly) in claims([made])[0]
 
 
 def test_one_seed_decides_nothing_and_zero_gradients_have_no_exponent():

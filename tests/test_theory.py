@@ -14,7 +14,7 @@ import lnexp
 from lnexp.model.placement import PostLN, PreLN
 from lnexp.theory import concentration, departures, lemmas, statements, study, tables, theorem
 from lnexp.theory.figures import draw_panels, draw_scalings
-from lnexp.theory.findings import THEOREM, series, single
+from lnexp.theory.findings import THEOREM, Results, series, single
 from lnexp.theory.intervals import (
     CONTRADICTED,
     INCONCLUSIVE,
@@ -29,7 +29,7 @@ from lnexp.theory.intervals import (
     t_quantile,
 )
 from lnexp.theory.lab import MEASURING, QUICK, Journal, Lab
-from lnexp.theory.observe import ALL, LAST, NONE, observe, spectral_ratio
+from lnexp.theory.observe import ALL, LAST, NONE, Observation, observe, spectral_ratio
 from lnexp.theory.setting import VOCABULARY, Assumptions, Network, Size, Text
 
 
@@ -161,6 +161,28 @@ def test_the_intervals_of_a_series_hold_together():
     )  # fmt: skip
     # Two intervals of 97.5 %: t with 2 degrees of freedom is 6.205, and the standard error 1/sqrt 3.
     assert curve.measured[0].high == pytest.approx(2 + 6.205 / 3**0.5, abs=1e-3)
+
+
+def test_appendix_f_judges_the_upper_half_of_the_layers():
+    row = [1.0, 1.0, 1.0, 1.0, *(1 / layer for layer in (5, 6, 7, 8))]
+    results = Results()
+    theorem._layers(results, THEOREM, "pre_ln", "", [row, row])
+    assert results.findings[0].measured.mean == pytest.approx(-1)
+    post = Results()
+    theorem._layers(post, THEOREM, "post_ln", "", [[1.5**layer for layer in range(8)]] * 2)
+    assert post.findings[0].measured.mean == pytest.approx(1.5)
+
+
+def test_the_jacobians_norm_is_the_root_of_its_mean_square():
+    found = theorem.appendix_f(tiny_lab()).findings[0]
+    assert found.measured.mean == pytest.approx(math.sqrt(2 / 3), abs=0.06)  # 2/3 is 0.15 away
+
+
+def test_concentration_is_judged_on_one_side_and_on_both():
+    seen = [Observation(above=0.1, away=0.3), Observation(above=0.1, away=0.3)]
+    one, both = concentration._sides(THEOREM, "pre_ln", "here", statements.bounded(), seen)
+    assert (one.measured.mean, both.measured.mean) == (0.1, 0.3)
+    assert (one.verdict, both.verdict) == (SUPPORTED, CONTRADICTED)
 
 
 def test_lemma_2_counts_the_attentions_of_a_decoder_layer():
