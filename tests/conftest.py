@@ -12,7 +12,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two cores: spinning threads only slow each other
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; tests press Ctrl-C
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # a shell's background job; tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "rot": "red",
