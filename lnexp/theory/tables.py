@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from lnexp.run_dir import finite
 from lnexp.theory.departures import Scaling
 from lnexp.theory.findings import REAL, THEOREM, Finding
 from lnexp.theory.intervals import (
@@ -153,12 +154,4 @@ def as_json(about: Mapping[str, Any], study: Study) -> dict[str, Any]:
             name: [dataclasses.asdict(s) for s in rows] for name, rows in study.scalings.items()
         },
     }
-    return dict(_finite(plain))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return dict(finite(plain))
